@@ -64,12 +64,13 @@ func changedFamilies(before, after []string) (changed [families]bool) {
 	return changed
 }
 
-// merged returns told endpoints with those of the lease that stay.
+// merged returns told endpoints with those of the lease that stay. One that an older program has stored, and that is not
+// permitted any more, does not.
 func (t *Table) merged(l Lease, told []string, keep Keep, now time.Time) []string {
 	var kept [families][]string
 	for f := range families {
 		if keep[f] == Preserve || keep[f] == Stay && t.clocks.fresh(l.Seq, f, now) {
-			kept[f] = ofFamily(l.Endpoints, f)
+			kept[f] = slices.DeleteFunc(ofFamily(l.Endpoints, f), func(text string) bool { return l.check(text) != nil })
 		}
 	}
 	return slices.Concat(kept[IPv4], told, kept[IPv6])

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"meshddns/internal/answers"
 	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
 	"meshddns/internal/replay"
@@ -61,7 +62,8 @@ func (t *Table) Post(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	var b body
-	if err := envelope.Decode(r, &b); err != nil {
+	given, err := envelope.DecodeMembers(r, &b)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
 	rules, err := b.rules()
@@ -81,7 +83,9 @@ func (t *Table) Post(r *http.Request) (envelope.Reply, error) {
 		Slot      string `json:"slot"`
 		Token     Token  `json:"token"`
 		ExpiresAt string `json:"expires_at"`
-	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL))}}, nil
+
+		Warnings []string `json:"warnings,omitempty"`
+	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), answers.WarningTexts(answers.WarnMembers(given, members), envelope.Language(r))}}, nil
 }
 
 // Remove ends a lease.

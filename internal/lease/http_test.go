@@ -15,6 +15,15 @@ import (
 	"meshddns/internal/replay"
 )
 
+// TestPostWarns: a misspelled member is told, because the lease permits more than was meant.
+func TestPostWarns(t *testing.T) {
+	w := newWorld(t)
+	status, _, answer := w.ask("POST", "/usages/u1/leases", `{"slot":"a","ttl":60,"cidr":["10.0.0.0/8"]}`)
+	if status != 200 || !strings.Contains(answer, `"warnings":[`) || !strings.Contains(answer, "cidrs") {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
 // TestPost: only the answer has the token, and a token of 32 octets; the files of the database have a
 // hash of it.
 func TestPost(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ type Lease struct {
 type Rules struct {
 	Slot     string
 	Schemes  []string       // empty: all
-	CIDRs    []netip.Prefix // empty: all
+	CIDRs    []netip.Prefix // empty: see hostaddr.Permits
 	TTL      time.Duration
 	Template []string // endpoints with {ip}; empty: those of the usage
 	PeerID   string
@@ -108,6 +109,9 @@ type body struct {
 	Template []string `json:"template"`
 	PeerID   string   `json:"peer_id"`
 }
+
+// members are the members of a body.
+var members = []string{"slot", "schemes", "cidrs", "ttl", "template", "peer_id"}
 
 const (
 	lower  = "abcdefghijklmnopqrstuvwxyz"
@@ -196,10 +200,22 @@ func isEndpoint(text string) bool {
 	return !strings.Contains(text, "{") && mesh.Check("", mesh.AnyOwner, []string{text}) == nil
 }
 
+// isNumeric reports whether a host is no address and no name either, because its last label is a number, such as 10.1, which
+// some systems read as 10.0.0.1.
+func isNumeric(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return false
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	_, err := strconv.ParseUint(last, 0, 64)
+	return err == nil || strings.Trim(last, "0123456789") == ""
+}
+
 // check checks one endpoint.
 func (l Lease) check(text string) error {
 	u, err := url.Parse(text)
-	if err != nil || !isEndpoint(text) {
+	if err != nil || !isEndpoint(text) || isNumeric(u.Hostname()) {
 		return msg.Refuse(msg.LeaseEndpoint, text[:min(len(text), mesh.MaxValue)])
 	}
 	if !l.permits(u.Scheme) {

@@ -247,12 +247,33 @@ func TestNoRanges(t *testing.T) {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
+	for _, host := range []string{"10.1", "1.2.3.400", "167772161", "0x7f000001", "a.0x7f", "127.0.0.1.", "09"} {
+		if _, err := w.try(token, "udp://"+host+":1"); err == nil {
+			t.Errorf("%s is taken as a name", host)
+		}
+	}
 	for _, host := range []string{"192.31.195.7", "192.0.2.7", "198.51.100.7", "203.0.113.7", "[2001:db8::7]", "[3fff::7]", "[2a00::7]", "a.example"} {
 		w.at = w.at.Add(5 * time.Second)
 		w.renew(token, "udp://"+host+":1")
 	}
 	_, named := w.lease(`{"slot":"b","ttl":60,"cidrs":["127.0.0.0/8","fd00::/8"]}`)
 	w.renew(named, "udp://127.0.0.1:1", "udp://[fd00::1]:1")
+}
+
+// TestKeptIsPermitted: an endpoint that an older program has stored, and that is not permitted any more, does not keep
+// the other family from its renewal.
+func TestKeptIsPermitted(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":60}`)
+	w.renew(token, "udp://192.0.2.7:1")
+	w.db.Exec(`UPDATE leases SET endpoints = '["udp://192.168.1.1:1"]'`)
+	w.at = w.at.Add(5 * time.Second)
+	l, err := w.Find(t.Context(), token)
+	w.must(err)
+	r, err := w.RenewKeeping(t.Context(), l, []string{"udp://[2001:db8::7]:1"}, Keep{IPv4: Stay}, node)
+	if err != nil || !slices.Equal(r.Endpoints, []string{"udp://[2001:db8::7]:1"}) {
+		t.Errorf("%+v, %v", r, err)
+	}
 }
 
 // TestRangesOfIPv4: a range of IPv4 addresses in IPv6 form permits them, also one that an older program stored.

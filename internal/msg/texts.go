@@ -414,7 +414,7 @@ var texts = map[ID][2]string{
 	LeaseNoAddress:        {"请求没有地址，而发送方的地址 %s 不是公网地址", "the request has no address, and that of the client, %s, is not a public one"},
 	LeaseScheme:           {"租约不允许协议 %q；允许：%s", "the lease does not permit the scheme %q; it permits %s"},
 	LeaseAddress:          {"租约不允许主机 %q；允许的地址：%s", "the lease does not permit the host %q; it permits %s"},
-	PublicAddresses:       {"公网地址（其他地址须在 cidrs 中列出）", "public addresses, and others only if its cidrs name them"},
+	PublicAddresses:       {"仅公网地址；若租约有 cidrs，则改为其中的地址", "public addresses only; a lease with cidrs permits the addresses in them instead"},
 	LeaseTooManyEndpoints: {"端点过多：最多 %d 个", "there are too many endpoints: at most %d"},
 	LeaseEndpoint:         {"端点 %q 无效：应为 协议://主机:端口", "the endpoint %q is not scheme://host:port"},
 	LeaseEndpointsMissing: {"缺少 endpoints；空列表表示撤回", "endpoints is missing; an empty list withdraws them"},

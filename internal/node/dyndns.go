@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -143,6 +144,7 @@ func (s *Server) wanted(r *http.Request, l lease.Lease, query url.Values) (endpo
 		}
 		a.addresses = []netip.Addr{client}
 	}
+	a.passOver(l)
 	a.keepOthers()
 	if len(a.addresses) > 0 {
 		endpoints, err = s.Leases.Addressed(r.Context(), l, a.addresses)
@@ -154,6 +156,15 @@ func (s *Server) wanted(r *http.Request, l lease.Lease, query url.Values) (endpo
 type asked struct {
 	addresses []netip.Addr
 	keep      lease.Keep
+}
+
+// passOver passes over the addresses that the lease does not permit beside one that it permits: a router behind a carrier's
+// NAT sends its private address too.
+func (a *asked) passOver(l lease.Lease) {
+	refused := func(address netip.Addr) bool { return !hostaddr.Permits(l.CIDRs, address) }
+	if permitted := slices.DeleteFunc(slices.Clone(a.addresses), refused); len(permitted) > 0 {
+		a.addresses = permitted
+	}
 }
 
 // shown returns the addresses as an answer has them.

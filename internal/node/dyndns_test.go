@@ -37,7 +37,8 @@ func TestDyndns(t *testing.T) {
 		{"hostname=a.example.com&myip=192.0.2.8&myipv6=2001:db8::/64", remote, "good 192.0.2.8", `"tcp://192.0.2.8:11010","tcp://[2001:db8::9]:11010"`},
 		{"hostname=a.example.com&myip=0.0.0.0&myipv6=2001:db8::10", remote, "good 2001:db8::10", `"tcp://192.0.2.8:11010","tcp://[2001:db8::10]:11010"`},
 		{"hostname=a.example.com&myip=192.0.2.9,nonsense&myipv6=fe80::1", remote, "good 192.0.2.9", `"tcp://192.0.2.9:11010","tcp://[2001:db8::10]:11010"`},
-		{"hostname=a.example.com", "1.1.1.1", "good 1.1.1.1", `"tcp://1.1.1.1:11010","tcp://[2001:db8::10]:11010"`},
+		{"hostname=a.example.com&myip=100.64.0.5&myipv6=2001:db8::11", remote, "good 2001:db8::11", `"tcp://192.0.2.9:11010","tcp://[2001:db8::11]:11010"`},
+		{"hostname=a.example.com", "1.1.1.1", "good 1.1.1.1", `"tcp://1.1.1.1:11010","tcp://[2001:db8::11]:11010"`},
 		{"hostname=a.example.com&myip=&myipv6=", "2606:4700::1", "good 2606:4700::1", `"tcp://1.1.1.1:11010","tcp://[2606:4700::1]:11010"`},
 		{"hostname=a.example.com&system=dyndns&wildcard=NOCHG&mx=%zz&myip=192.0.2.7", remote, "good 192.0.2.7", `"tcp://192.0.2.7:11010","tcp://[2606:4700::1]:11010"`},
 		{"hostname=b.example.com&offline=YES", remote, "nohost", ""},
@@ -127,6 +128,7 @@ func TestDyndnsTrouble(t *testing.T) {
 		{"a", "", "unknown", "lease_address_missing"},
 		{"b", "myip=192.0.2.7", remote, "lease_template_missing"},
 		{"c", "myip=198.51.100.7", remote, "lease_address_refused"},
+		{"a", "myip=192.168.178.2", remote, "lease_address_refused"},
 	} {
 		answer, text := w.do("GET", "/nic/update?hostname=a.example.com&"+test.query, "", password("me", tokens[test.slot]), "X-Forwarded-For: "+test.client)
 		if log := w.log.String(); answer.StatusCode != http.StatusServiceUnavailable || text != "911" || !strings.Contains(log, test.log) {

@@ -181,7 +181,7 @@ var advices = map[msg.ID][2]string{
 	msg.SameOwner:            {"停用在别处运行的数据库副本。", "Stop the copy of this database that runs elsewhere."},
 	msg.Orphan:               {"用 POST /api/v1/ddns/sync?sweep=1 撤回。", "Withdraw it with POST /api/v1/ddns/sync?sweep=1."},
 	msg.NotSearched:          {"程序会在下次同步时重试。", "The next synchronisation tries again."},
-	msg.WritesUsedUp:         {"查看哪个节点频繁更改地址；用 POST /api/v1/ddns/sync 可立即写入。", "Look which node changes its endpoints so often; POST /api/v1/ddns/sync writes at once."},
+	msg.WritesUsedUp:         {"用 POST /api/v1/ddns/sync 可立即写入；-node-writes 可更改上限；事件记录显示哪些节点更改频繁。", "POST /api/v1/ddns/sync writes at once; -node-writes sets another limit; the events tell which nodes change so often."},
 	msg.ZoneUnreachable:      {"设置 -ipv4、-ipv6 或 -dns-host。", "Set -ipv4, -ipv6 or -dns-host."},
 	msg.DatabaseFailed:       {"查看日志与磁盘空间；程序会自动重试。", "Look at the log and the disk; the program tries again by itself."},
 	msg.Interrupted:          {"程序会自动重试。", "The program tries again by itself."},

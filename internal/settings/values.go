@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/builtin"
 	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/guard"
@@ -230,9 +231,11 @@ func (s *Settings) readNodeWrites(texts []string) error {
 		_, twice := s.NodeWrites[provider]
 		switch {
 		case msg.ProviderIn(msg.English, provider).Title == "":
-			faults = append(faults, fmt.Errorf("%q: %q is not a provider, see GET /api/v1/ddns/providers", text, provider))
+			faults = append(faults, fmt.Errorf("%q: %q is not a provider: want PROVIDER=N, such as cloudflare=600", text, provider))
+		case provider == builtin.Name:
+			faults = append(faults, fmt.Errorf("%q: the built-in server has no such limit", text))
 		case err != nil || writes < 0 || writes > maxNodeWrites:
-			faults = append(faults, fmt.Errorf("%q is not a provider and a number from 0 to %d, such as cloudflare=600", text, maxNodeWrites))
+			faults = append(faults, fmt.Errorf("%q has no number from 0 to %d: want PROVIDER=N, such as cloudflare=600", text, maxNodeWrites))
 		case twice:
 			faults = append(faults, fmt.Errorf("%q: the provider is given twice", text))
 		default:
