@@ -546,7 +546,7 @@ const publishColumns = `
 	     WHEN p.standing LIKE '% n=' || printf('%u', b.network_id) || ' %' THEN p.standing
 	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
 	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN coalesce(p.code, '') <> '' THEN p.code
-	     WHEN u.state = 'pending' THEN iif(EXISTS (` + waitingChange + `), '` + reconcile.CodeWritesUsedUp + `', '') WHEN u.state <> 'none' THEN ''
+	     WHEN u.state = 'pending' THEN iif(EXISTS (` + waitingChange + `), 'writes_used_up', '') WHEN u.state <> 'none' THEN ''
 	     WHEN EXISTS (SELECT 1 FROM configuration WHERE id = 1) THEN 'no_provider' ELSE 'unknown_configuration' END,
 	CASE WHEN u.rival <> '' THEN u.rival WHEN coalesce(p.code, '') <> '' THEN p.detail
 	     WHEN u.state = 'pending' THEN coalesce((` + waitingChange + `), '') ELSE '' END,
