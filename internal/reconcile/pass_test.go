@@ -595,6 +595,42 @@ func TestPassWaitsForItsWork(t *testing.T) {
 	})
 }
 
+// TestPassWaitsForWhatIsTakenBack has a name change while it waits for the pass, behind another one: the pass waits for
+// the work on the change, before it searches for orphans.
+func TestPassWaitsForWhatIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("slow.example", w.account("key"))
+		first, second := w.reserve("slow.example", "a"), w.reserve("slow.example", "b")
+		w.sync(time.Minute)
+		arrived, open := make(chan struct{}, 9), map[string]chan struct{}{first: make(chan struct{}), second: make(chan struct{})}
+		w.vendor.on(func(_ context.Context, what, of string) error {
+			if what == "read" && open[of] != nil {
+				arrived <- struct{}{}
+				<-open[of]
+			}
+			return nil
+		})
+		lists := w.vendor.called("list")
+		w.due(first, reconcile.LaneAsked)
+		<-arrived
+		result := w.begin(false)
+		after(time.Second)
+		w.due(second, reconcile.LaneChanged)
+		after(time.Second)
+		close(open[first])
+		<-arrived
+		after(time.Second)
+		if w.vendor.called("list") != lists {
+			t.Error("the pass searches for orphans during the work at a name")
+		}
+		close(open[second])
+		if r := <-result; r.Names != 3 || r.Counts[reconcile.ActionUnchanged] != 3 {
+			t.Errorf("%d names, %v; want three unchanged", r.Names, r.Counts)
+		}
+	})
+}
+
 // TestPassTakesBackWhatIsWell has a name in conflict that is well again before the pass has ended: its
 // report says how it ended.
 func TestPassTakesBackWhatIsWell(t *testing.T) {

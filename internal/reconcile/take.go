@@ -152,8 +152,8 @@ func (e *Engine) free(names []string, why taking) (free, back, again []string) {
 	return free, back, again
 }
 
-// takeBack removes the jobs of a task from their queues. It reports false if the task has
-// begun. The caller holds the lock.
+// takeBack removes the jobs of a task from their queues, so that the name's next task replaces it, for which a pass
+// waits too. It reports false if the task has begun. The caller holds the lock.
 func (e *Engine) takeBack(t *task) bool {
 	if t.begun {
 		return false
@@ -162,7 +162,7 @@ func (e *Engine) takeBack(t *task) bool {
 		j.lane.queue = slices.DeleteFunc(j.lane.queue, func(o *job) bool { return o == j })
 	}
 	delete(e.busy, t.name.Name)
-	t.leave(false)
+	t.leave(true)
 	return true
 }
 
