@@ -9,7 +9,6 @@ import (
 
 	"meshddns/internal/events"
 	"meshddns/internal/metrics"
-	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
 
@@ -196,12 +195,22 @@ func (t *Table) endAll(ctx context.Context, seqs []int64, now time.Time) (faults
 	return faults
 }
 
-// endTogether withdraws the endpoints of leases in one transaction.
+// endTogether withdraws the endpoints of leases in one transaction. It makes a name due once, because that reads all
+// leases of the name and takes writes at its provider.
 func (t *Table) endTogether(ctx context.Context, seqs []int64, now time.Time) error {
 	seqs = t.clocks.begin(seqs, now)
 	err := t.db.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
+		names := map[string]bool{}
 		for _, seq := range seqs {
-			if err := t.expire(ctx, tx, seq, now); err != nil {
+			name, err := t.expire(ctx, tx, seq, now)
+			if err != nil {
+				return err
+			}
+			names[name] = true
+		}
+		delete(names, "")
+		for name := range names {
+			if err := t.ledger.MarkDue(ctx, tx, name, reconcile.LaneNode); err != nil {
 				return err
 			}
 		}
@@ -258,26 +267,23 @@ func (c *clocks) ended(seq int64, now time.Time) {
 	}
 }
 
-// expire withdraws the endpoints of a lease that is still ending.
-func (t *Table) expire(ctx context.Context, tx *sql.Tx, seq int64, now time.Time) error {
+// expire withdraws the endpoints of a lease that is still ending, and returns the name that is due by that, "" for none.
+func (t *Table) expire(ctx context.Context, tx *sql.Tx, seq int64, now time.Time) (name string, err error) {
 	if !t.clocks.stillEnding(seq) {
-		return nil
+		return "", nil
 	}
 	sqlite.After(ctx, func(context.Context) { t.clocks.ended(seq, now) })
 	l, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.seq = ? AND l.endpoints <> '[]'`, seq))
 	if err == ErrUnknown {
-		return nil // it went with its usage
+		return "", nil // it went with its usage
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	if _, err := tx.ExecContext(ctx, `UPDATE leases SET endpoints = '[]' WHERE seq = ?`, seq); err != nil {
-		return err
+		return "", err
 	}
-	if err := t.events.Add(ctx, tx, l.event(events.LeaseExpired, listed(l.Endpoints), []string{})); err != nil {
-		return err
-	}
-	return t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
+	return l.Name, t.events.Add(ctx, tx, l.event(events.LeaseExpired, listed(l.Endpoints), []string{}))
 }
 
 // WriteMetrics writes the figures of the leases.

@@ -39,6 +39,16 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// TestExpiryOfMany: the leases of a usage that end together make its name due once.
+func TestExpiryOfMany(t *testing.T) {
+	w := newWorld(t)
+	w.slots(fewEnds)
+	w.db.Exec(`UPDATE names SET version = 0`)
+	if w.pass(time.Minute); w.leased() != "" || w.published() != "1" {
+		t.Errorf("%s publications, and %q is left", w.published(), w.leased())
+	}
+}
+
 // TestExpiryFails: a lease whose end cannot be stored ends at the next look.
 func TestExpiryFails(t *testing.T) {
 	w := newWorld(t)
