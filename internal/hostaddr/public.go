@@ -39,10 +39,7 @@ var notPublic = []netip.Prefix{
 }
 
 // IsPublic reports whether the address is unicast and globally reachable.
-func IsPublic(a netip.Addr) bool { return isPublic(a) }
-
-// isPublic reports whether the address is unicast and globally reachable.
-func isPublic(a netip.Addr) bool { return leadsOut(a) && !within(documentation, a) }
+func IsPublic(a netip.Addr) bool { return leadsOut(a) && !within(documentation, a) }
 
 // leadsOut reports whether the address leads to no host of a network that is not public: it is public or of documentation.
 func leadsOut(a netip.Addr) bool {
@@ -107,7 +104,7 @@ func verdictOf(a netip.Addr) Verdict {
 		return DSLite
 	case shared.Contains(a):
 		return CGNAT
-	case isPrivate(a), !isPublic(a):
+	case isPrivate(a), !IsPublic(a):
 		return Private
 	}
 	return Public

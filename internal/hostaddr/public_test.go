@@ -28,8 +28,8 @@ func TestIsPublic(t *testing.T) {
 	}
 	for want, texts := range tests {
 		for _, text := range texts {
-			if got := isPublic(netip.MustParseAddr(text)); got != want {
-				t.Errorf("isPublic(%s) = %t, want %t", text, got, want)
+			if got := IsPublic(netip.MustParseAddr(text)); got != want {
+				t.Errorf("IsPublic(%s) = %t, want %t", text, got, want)
 			}
 		}
 	}
