@@ -89,6 +89,9 @@ func (o Outcome) bad() bool { return o.Action == ActionFailed || o.Action == Act
 // waits reports whether the record is tried again before its fault counts.
 func (o Outcome) waits() bool { return o.Action == "" && o.Fault.Code != "" }
 
+// open reports whether a look has left a record as it was: the value has still to be written, or the look has failed.
+func (o Outcome) open() bool { return o.Action == "" && o.Value != "" }
+
 // warnings are the codes of faults of published values.
 var warnings = []string{CodeAddressUnknown, CodeSameOwner, CodeZoneUnreachable, CodeSharedName}
 

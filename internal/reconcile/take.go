@@ -104,7 +104,7 @@ func (e *Engine) deferAll(ctx context.Context, short shortage) error {
 func (e *Engine) start(target Target, why taking, back bool) *task {
 	n := target.Name
 	t := &task{name: n, taken: e.config.Now(), places: slices.Clone(n.Places), page: why.page, again: why.lane.OfZone(), turn: why.turn()}
-	t.look = why.lane == LaneLook && (why.manual && e.pass == nil || n.Lane == LaneLater && waits(n.Due, t.taken, LaneLater.LongestWait()))
+	t.look = why.lane == LaneLook && (why.manual && e.pass == nil || n.waits(t.taken))
 	t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1 && !back
 	e.busy[n.Name] = t
 	e.enqueue(t, target, why)
@@ -175,8 +175,12 @@ func (why taking) outdated(n Name, now time.Time) bool {
 	if why.page == nil {
 		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by) && waits(n.Due, now, n.Lane.LongestWait())
 	}
-	waiting := why.page.paced && n.Lane == LaneLater && waits(n.Due, now, LaneLater.LongestWait())
-	return n.Pass.Number == why.page.progress.Number || !n.Due.IsZero() && n.Lane.OfZone() || waiting
+	return n.Pass.Number == why.page.progress.Number || !n.Due.IsZero() && n.Lane.OfZone() || n.waits(now)
+}
+
+// waits reports whether the change of a name waits for its share of the writes.
+func (n Name) waits(now time.Time) bool {
+	return n.Lane == LaneLater && waits(n.Due, now, LaneLater.LongestWait())
 }
 
 // enqueue puts the records of a task into the queues of their zones. If a queue is full,

@@ -24,7 +24,7 @@ type task struct {
 	page     *pass     // that has taken it; nil: it was due
 	joined   *pass     // that waits for it, because it does the pass's work at the name; nil: none does
 	again    bool      // it is a retry
-	look     bool      // it only looks, in mode manual
+	look     bool      // it writes nothing that is missing, because that waits for a person or for its share of the writes
 	passed   bool      // the cursor of the running pass was already past the name
 }
 
@@ -115,10 +115,14 @@ func (t *task) counts() bool {
 }
 
 // due returns when the name is due next. pass is the number of the pass that marks the
-// name, 0 for none. news is false if nothing about the name has to be stored.
+// name, 0 for none. news is false if nothing about the name has to be stored. A look that failed is repeated in
+// LaneLook, because a task from the zone's lane would write what waits.
 func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 	bad := slices.ContainsFunc(t.outcomes, Outcome.bad)
-	if d = t.next; slices.ContainsFunc(t.follow, t.done) {
+	if d = t.next; t.look && !d.At.IsZero() {
+		d = Due{Look: now.Add(lookAgain)}
+	}
+	if slices.ContainsFunc(t.follow, t.done) && !(t.look && slices.ContainsFunc(t.outcomes, Outcome.open)) {
 		d = Due{At: now, Lane: LaneAsked}
 	}
 	d.Kept = t.look && d.At.IsZero()
