@@ -170,9 +170,9 @@ func (s huaweiSet) off() bool {
 	return slices.Contains([]string{"DISABLE", "FREEZE", "ILLEGAL"}, s.Status)
 }
 
-// huaweiList calls take for each item on all pages of a list.
-func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) string, items func(huaweiPage) []T, take func(T)) error {
-	err := wholePages(id, func(_, given int) ([]T, *int, error) {
+// huaweiList calls take for each item on all pages of a list. It fails with tooMany after so many pages.
+func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, pages int, id func(T) string, items func(huaweiPage) []T, take func(T)) error {
+	err := wholePages(id, upTo(pages, func(_, given int) ([]T, *int, error) {
 		if given > 0 {
 			c.query.Set("offset", strconv.Itoa(given))
 		}
@@ -185,7 +185,7 @@ func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) s
 			return nil, nil, v.api.lacks(c, "list")
 		}
 		return found, page.Metadata.TotalCount, nil
-	}, take)
+	}), take)
 	if KindOf(err) == gone {
 		return nil
 	}
@@ -193,21 +193,21 @@ func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) s
 }
 
 func (v *huaweiCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	zones, err := v.public(ctx, url.Values{"name": {name + "."}, "search_mode": {"equal"}})
+	zones, err := v.public(ctx, url.Values{"name": {name + "."}, "search_mode": {"equal"}}, maxPages)
 	z, found = pick(zones, name)
 	return z, found, err
 }
 
 func (v *huaweiCloud) zones(ctx context.Context) ([]zone, error) {
-	return v.public(ctx, url.Values{})
+	return v.public(ctx, url.Values{}, zonePages)
 }
 
-// public returns the public zones that a search finds.
-func (v *huaweiCloud) public(ctx context.Context, search url.Values) (zones []zone, err error) {
+// public returns the public zones that a search finds on at most so many pages.
+func (v *huaweiCloud) public(ctx context.Context, search url.Values, pages int) (zones []zone, err error) {
 	search.Set("type", "public")
 	search.Set("limit", strconv.Itoa(huaweiPageSize))
 	c := call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: search}
-	err = huaweiList(ctx, v, c, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones }, func(z huaweiZone) {
+	err = huaweiList(ctx, v, c, pages, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones }, func(z huaweiZone) {
 		if z.ZoneType != "private" {
 			zones = append(zones, zone{id: z.ID, unique: z.ID, name: dnsname.Fold(z.Name), minTTL: huaweiMinTTL})
 		}
@@ -232,7 +232,7 @@ func (v *huaweiCloud) sets(ctx context.Context, z zone, at setKey) (sets []huawe
 func (v *huaweiCloud) eachSet(ctx context.Context, z zone, search url.Values, take func(huaweiSet)) error {
 	search.Set("limit", strconv.Itoa(huaweiPageSize))
 	c := call{name: "ListRecordSetsByZone", method: http.MethodGet, path: huaweiSets(z), query: search}
-	return huaweiList(ctx, v, c, func(s huaweiSet) string { return s.ID }, func(p huaweiPage) []huaweiSet { return p.RecordSets }, take)
+	return huaweiList(ctx, v, c, maxPages, func(s huaweiSet) string { return s.ID }, func(p huaweiPage) []huaweiSet { return p.RecordSets }, take)
 }
 
 // list selects the first set of the default line as the one to change. A second exists only if the

@@ -327,7 +327,7 @@ func TestHuaweiCloudPages(t *testing.T) {
 	var zones []huaweiZone
 	err := huaweiList(t.Context(), v, call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: map[string][]string{
 		"name": {cloudtest.Zone}, "limit": {"500"},
-	}}, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones }, func(z huaweiZone) { zones = append(zones, z) })
+	}}, maxPages, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones }, func(z huaweiZone) { zones = append(zones, z) })
 	var names []string
 	for _, z := range zones {
 		if slices.Contains(names, z.Name) {

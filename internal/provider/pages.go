@@ -97,16 +97,23 @@ func (m marks) again(id any) bool {
 // is an error, because it hides another one, whose zones would seem to be missing.
 func zonesPaged[T any](fetch pageOf[T]) ([]T, error) {
 	seen := newMarks()
-	return paged(func(page, given int) ([]T, *int, error) {
-		if page > zonePages {
-			return nil, nil, &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", zonePages)}
-		}
+	return paged(upTo(zonePages, func(page, given int) ([]T, *int, error) {
 		items, total, err := fetch(page, given)
 		if len(items) > 0 && seen.again(fmt.Sprint(items)) {
 			return nil, nil, &Error{Kind: Changed, Detail: msg.Textf("page %d of the account's zones is one of those before it", page)}
 		}
 		return items, total, err
-	})
+	}))
+}
+
+// upTo fails with tooMany after so many pages.
+func upTo[T any](pages int, fetch pageOf[T]) pageOf[T] {
+	return func(page, given int) ([]T, *int, error) {
+		if page > pages {
+			return nil, nil, &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", pages)}
+		}
+		return fetch(page, given)
+	}
 }
 
 // as converts each item of a list. A nil list stays nil, because nil means that there is no list.
