@@ -34,7 +34,7 @@ func TestBackoffJitterAndWish(t *testing.T) {
 	wish := func(after time.Duration) error {
 		return fmt.Errorf("wrapped: %w", &Error{Kind: Throttled, RetryAfter: after})
 	}
-	for after, want := range map[time.Duration]time.Duration{90 * time.Second: 90 * time.Second, 5 * time.Hour: MaxRetryAfter} {
+	for after, want := range map[time.Duration]time.Duration{90 * time.Second: 90 * time.Second, time.Hour: time.Hour, time.Hour + 1: time.Hour} {
 		if got := policy.Delay(1, wish(after)); got != want {
 			t.Errorf("%v for %v", got, after)
 		}

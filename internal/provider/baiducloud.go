@@ -158,7 +158,7 @@ func baiduPaged(query url.Values, pages int, fetch func(query url.Values) (page 
 		}
 		query.Set("marker", page.NextMarker)
 	}
-	return &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", pages)}
+	return manyPages(tooMany, pages)
 }
 
 // zone searches among the zones whose names contain this one. The API tells no name servers.

@@ -127,6 +127,33 @@ func TestChangeAllHalves(t *testing.T) {
 	}
 }
 
+// TestBatchSizes changes as many names as one call may change, and one more, each with one record.
+func TestBatchSizes(t *testing.T) {
+	for _, test := range []struct {
+		start func(testing.TB) *cloudtest.Cloud
+		names int
+	}{{cloudtest.Cloudflare, 200}, {cloudtest.Route53, 1000}} {
+		for _, names := range []int{test.names, test.names + 1} {
+			c := test.start(t)
+			c.SetPageLimit(0)
+			for i, err := range newClient(t, c).ChangeAll(t.Context(), together(names)) {
+				if err != nil {
+					t.Fatal(c.Provider, i, err)
+				}
+			}
+			writes := 0
+			for _, r := range c.Asked() {
+				if r.Method != http.MethodGet {
+					writes++
+				}
+			}
+			if want := 1 + names - test.names; writes != want {
+				t.Errorf("%s: %d calls for %d names, want %d", c.Provider, writes, names, want)
+			}
+		}
+	}
+}
+
 // TestCloudflareWithoutBatch speaks to an API that does not know batches.
 func TestCloudflareWithoutBatch(t *testing.T) {
 	c := cloudtest.Cloudflare(t)

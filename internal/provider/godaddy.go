@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"meshddns/internal/dnsname"
-	"meshddns/internal/msg"
 )
 
 // goDaddy is the Domains API of GoDaddy, version 1. A PUT replaces all values of a name. The API shows
@@ -203,7 +202,7 @@ func (v *goDaddy) records(ctx context.Context, path string, take func(goDaddyRec
 			return nil
 		}
 	}
-	return &Error{Kind: BadAnswer, Detail: msg.Textf("the list has over %d pages", maxPages)}
+	return manyPages(BadAnswer, maxPages)
 }
 
 // replace sends each old value back with its TTL. The vendor refuses an empty set, so that replace

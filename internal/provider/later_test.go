@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,6 +154,27 @@ func TestInBatchesEndsInTime(t *testing.T) {
 			t.Errorf("%s: %d calls, want %d", what, calls, test.calls)
 		}
 	}
+}
+
+// TestCallsAtATime: four calls of a batch are under way at a time.
+func TestCallsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		open, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			each(t.Context(), 0, 9, func(int) error { calls.Add(1); <-open; return nil })
+		}()
+		synctest.Wait()
+		if n := calls.Load(); n != 4 {
+			t.Errorf("%d calls, want 4", n)
+		}
+		close(open)
+		<-ended
+		if n := calls.Load(); n != 9 {
+			t.Errorf("%d calls in all, want 9", n)
+		}
+	})
 }
 
 // when returns an error if it applies.

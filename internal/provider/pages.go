@@ -43,7 +43,12 @@ func eachPage[T any](fetch pageOf[T], take func(items []T)) error {
 			return &Error{Kind: BadAnswer, Detail: msg.Textf("the list ends after %d items of %d", given, *total)}
 		}
 	}
-	return &Error{Kind: BadAnswer, Detail: msg.Textf("the list has over %d pages", maxPages)}
+	return manyPages(BadAnswer, maxPages)
+}
+
+// manyPages returns the error of a list with over so many pages. Client.listZone then has the names read one by one.
+func manyPages(kind Kind, pages int) error {
+	return &Error{Kind: kind, Detail: msg.Textf("the list has over %d pages", pages), Err: errTooLong}
 }
 
 // wholePages reads a list that must be complete, although others may write meanwhile. Its length must
@@ -110,7 +115,7 @@ func zonesPaged[T any](fetch pageOf[T]) ([]T, error) {
 func upTo[T any](pages int, fetch pageOf[T]) pageOf[T] {
 	return func(page, given int) ([]T, *int, error) {
 		if page > pages {
-			return nil, nil, &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", pages)}
+			return nil, nil, manyPages(tooMany, pages)
 		}
 		return fetch(page, given)
 	}

@@ -272,7 +272,7 @@ func (v *route53) eachZone(ctx context.Context, only string, pages int, do func(
 		query.Set("dnsname", answer.NextDNSName)
 		query.Set("hostedzoneid", strings.TrimPrefix(answer.NextID, "/hostedzone/"))
 	}
-	return &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", pages)}
+	return manyPages(tooMany, pages)
 }
 
 // route53Set is the record set of a name and type, or one of several such sets, which then have

@@ -53,10 +53,10 @@ func (v *route53) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 			return err
 		}
 		if query = page.query(); page.NextName == "" {
-			break
+			return &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
 		}
 	}
-	return &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
+	return manyPages(BadAnswer, maxPages)
 }
 
 // listNames reads the list from one wanted name to the next: a page also has the names close to it.

@@ -109,6 +109,19 @@ func TestBrokenLists(t *testing.T) {
 	}
 }
 
+// TestLongestStream reads 256 MiB, and not an octet more.
+func TestLongestStream(t *testing.T) {
+	for _, octets := range []int64{256 << 20, 256<<20 + 1} {
+		endless := readerFunc(func(p []byte) (int, error) { return len(p), nil })
+		b := &bounded{from: io.LimitReader(endless, octets), long: func() {}}
+		b.used = func() int64 { return b.octets }
+		read, err := io.Copy(io.Discard, b)
+		if long := octets > 256<<20; errors.Is(err, errTooLong) != long || !long && (err != nil || read != octets) {
+			t.Errorf("%d of %d octets: %v", read, octets, err)
+		}
+	}
+}
+
 // TestWanted keeps the wanted part of a name: all values or single ones.
 func TestWanted(t *testing.T) {
 	sets := newZoneSets(func(name string, v Value) bool { return name == "all" || v.Text() == "ours" }, TXT)
