@@ -203,7 +203,7 @@ func (f *follower) next(now time.Time) (s *state, pause time.Duration) {
 		return nil, min(wait, longest)
 	}
 	s = heap.Pop(&f.queue).(*state)
-	s.busy = true
+	s.busy, s.due = true, time.Time{}
 	f.underway++
 	return s, 0
 }

@@ -218,14 +218,14 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	if ok && int32(serial-s.serial) > 0 {
 		s.serial = serial
 	}
-	if named, ok := serialIn(answer); ok && s.due.Before(began) {
+	if named, ok := serialIn(answer); ok && s.due.IsZero() {
 		f.names(s, named)
 	}
 	switch {
 	case !s.behind() && s.ahead == 0:
 		s.moved = time.Time{}
 		f.plan(s, time.Time{})
-	case s.due.Before(began): // no change since
+	case s.due.IsZero(): // no change since
 		f.plan(s, began.Add(s.pause))
 		s.pause = min(2*s.pause, longest)
 	default:

@@ -32,7 +32,8 @@ type world struct {
 	exec    func(statement string)
 	mu      sync.Mutex
 	serials map[string]uint32
-	broken  error // of MovePast and All
+	broken  error  // of MovePast and All
+	asked   func() // is called for each message
 }
 
 func newWorld(t *testing.T) *world {
@@ -48,7 +49,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	w := &world{t: t, serials: map[string]uint32{}}
+	w := &world{t: t, serials: map[string]uint32{}, asked: func() {}}
 	w.exec = func(statement string) {
 		t.Helper()
 		if _, err := db.Writer.Exec(statement); err != nil {
@@ -81,6 +82,7 @@ func (w *world) All(context.Context) (map[string]uint32, error) {
 func (w *world) SOA(_ context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.asked()
 	if serial, ok = w.serials[zone]; serial == crashing {
 		panic("injected")
 	}
