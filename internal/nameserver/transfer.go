@@ -182,6 +182,7 @@ func (s *Server) transfer(ctx context.Context, conn net.Conn, packet []byte, fro
 	}
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
+	defer time.AfterFunc(transferTime, func() { conn.Close() }).Stop() // ctx does not end a write to a peer that reads slowly
 	err = s.versions.Version(ctx, t.apex, func(v Version) error {
 		t.static = s.staticRecords(ctx, t.apex, v)
 		if q.Type == dnswire.TypeAXFR {
