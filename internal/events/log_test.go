@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"meshddns/internal/events"
@@ -364,4 +366,29 @@ func TestMatches(t *testing.T) {
 	if events.GoodPattern("recrod.*") || !events.GoodPattern("usage.*") {
 		t.Error("a pattern that selects nothing is good, or one that selects something is not")
 	}
+}
+
+// TestPulse: a follower hears a comment at once, and then whenever no event has come for 15 s.
+func TestPulse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		begun, ended := time.Now(), make(chan error)
+		var heard []string
+		hear := func(what string) error {
+			heard = append(heard, fmt.Sprint(what, " ", time.Since(begun)))
+			return nil
+		}
+		go func() {
+			ended <- w.Follow(ctx, events.Filter{}, func() error { return hear("comment") }, func(events.Event) error { return hear("event") })
+		}()
+		<-time.After(35 * time.Second)
+		w.note(events.Event{Kind: events.BackupMade})
+		<-time.After(40 * time.Second)
+		cancel()
+		want := []string{"comment 0s", "comment 15s", "comment 30s", "event 35.02s", "comment 50.02s", "comment 1m5.02s"}
+		if err := <-ended; !errors.Is(err, context.Canceled) || !slices.Equal(heard, want) {
+			t.Errorf("%q, %v, want %q", heard, err, want)
+		}
+	})
 }
