@@ -41,10 +41,11 @@ import (
 	"meshddns/internal/strictjson"
 )
 
-// cloudWrites is how many writes an hour nodes and checks may cause at one account of a cloud. A write takes at most four
-// calls, so these are a third of the least number of calls that a vendor permits: GoDaddy's 60 a minute
-// (https://www.godaddy.com/legal/agreements/godaddy-api-terms-of-use).
-const cloudWrites = 300
+// cloudWrites is how many writes an hour nodes and checks may cause at one account of a cloud. A write with its second look
+// takes up to 12 calls, so these are a third of the fewest calls that a vendor permits (GoDaddy, 60 a minute:
+// https://www.godaddy.com/legal/agreements/godaddy-api-terms-of-use), and all at once are what Cloudflare permits in five
+// minutes (1 200: https://developers.cloudflare.com/fundamentals/api/reference/limits/).
+const cloudWrites = 100
 
 // providers has the providers in the order of GET providers. minTTL is the least TTL in seconds of
 // a zone in the cheapest plan. writes is as cloudWrites, 0 for no limit.

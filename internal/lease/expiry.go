@@ -9,6 +9,7 @@ import (
 
 	"meshddns/internal/events"
 	"meshddns/internal/metrics"
+	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
 

@@ -59,7 +59,7 @@ var options = []option{
 	{name: "node-listen", value: "address", several: true, read: (*Settings).readNodeListen,
 		usage: "address at which nodes renew their leases, over HTTP: host:port; without it there is no such listener"},
 	{name: "node-writes", value: "provider=n", several: true, read: (*Settings).readNodeWrites,
-		usage: "writes an hour that nodes and checks may cause at one account of a provider; 0: no limit; without it: 300 at a cloud, no limit at builtin, rfc2136, powerdns and webhook"},
+		usage: "writes an hour that nodes and checks may cause at one account of a provider; 0: no limit; without it: 100 at a cloud, no limit at builtin, rfc2136, powerdns and webhook"},
 	{name: "trusted-proxy", value: "range", several: true, node: true, read: (*Settings).readProxies,
 		usage: "addresses of proxies in front of -node-listen: the client of their requests is in X-Forwarded-For"},
 	{name: "sync-interval", value: "time", preset: "5m", read: one((*Settings).readSyncInterval),

@@ -75,6 +75,7 @@ type accessKey struct {
 	provider, id string
 	secret       string
 	refused      bool
+	outdated     bool // the database was restored, and has an older secret
 	changed      bool // its secret; a place at another spelling of the endpoint has no heir then
 	respelled    bool // its endpoint, likewise
 }

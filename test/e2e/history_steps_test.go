@@ -643,6 +643,21 @@ func (w *history) backup() func() {
 	}
 }
 
+// outdateKeys notes the keys of which the restored database has an older secret: with it the program withdraws nothing.
+func (w *history) outdateKeys() {
+	known := []credentials{w.model.config.credentials}
+	for _, v := range w.model.services {
+		known = append(known, v.credentials)
+	}
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	for _, key := range w.host.keys {
+		for _, c := range known {
+			key.outdated = key.outdated || c.provider == key.provider && c.keyID == key.id && c.secret != key.secret
+		}
+	}
+}
+
 // restore puts the backup in the place of the database, and has the orphans
 // swept. Those at places that the backup does not know, or that no list
 // shows, are removed by the operator.
@@ -667,6 +682,7 @@ func (w *history) restore() func() {
 			w.fail("restore: %v", err)
 		}
 		w.model = w.saved.model.clone()
+		w.outdateKeys()
 		w.removeUnknown()
 		w.before = slices.Concat(w.scan(w.mine), w.siblings())
 		w.strict, w.sweep = false, true

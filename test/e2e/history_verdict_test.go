@@ -123,7 +123,7 @@ func (w *history) open(a *account) bool {
 		return false
 	}
 	for _, key := range w.host.keys {
-		if key.account == a && key.refused {
+		if key.account == a && (key.refused || key.outdated) {
 			return false
 		}
 	}
