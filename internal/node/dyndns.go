@@ -158,13 +158,17 @@ type asked struct {
 	keep      lease.Keep
 }
 
-// passOver passes over the addresses that the lease does not permit beside one that it permits: a router behind a carrier's
-// NAT sends its private address too.
+// passOver passes over a family of which the lease permits no address, beside one of which it permits some: a router behind
+// a carrier's NAT sends its private IPv4 address too.
 func (a *asked) passOver(l lease.Lease) {
-	refused := func(address netip.Addr) bool { return !hostaddr.Permits(l.CIDRs, address) }
-	if permitted := slices.DeleteFunc(slices.Clone(a.addresses), refused); len(permitted) > 0 {
-		a.addresses = permitted
+	permits := func(address netip.Addr) bool { return hostaddr.Permits(l.CIDRs, address) }
+	permitted := slices.DeleteFunc(slices.Clone(a.addresses), func(address netip.Addr) bool { return !permits(address) })
+	if len(permitted) == 0 {
+		return
 	}
+	a.addresses = slices.DeleteFunc(a.addresses, func(address netip.Addr) bool {
+		return !slices.ContainsFunc(permitted, func(p netip.Addr) bool { return p.Is6() == address.Is6() })
+	})
 }
 
 // shown returns the addresses as an answer has them.
