@@ -6,11 +6,30 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"meshddns/internal/reconcile"
 )
+
+// TestProbesAtOnce: 64 probes run at a time.
+func TestProbesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, every5)
+		var running atomic.Int64
+		free, ended := make(chan struct{}), make(chan struct{})
+		w.Watch.probe = func(context.Context, target) error { running.Add(1); <-free; return nil }
+		go func() { w.probeAll(t.Context(), make([]target, 65)); close(ended) }()
+		synctest.Wait()
+		if n := running.Load(); n != 64 {
+			t.Errorf("%d probes at once", n)
+		}
+		close(free)
+		<-ended
+	})
+}
 
 // TestLimits reaches the documented numbers of usages with a check and of their endpoints. The first ones are checked
 // at the limit and beyond it. What is beyond it is unchecked: it is published, also if it was dead.

@@ -10,10 +10,19 @@ import (
 	"meshddns/internal/msg"
 )
 
+// manySRV returns so many formats.
+func manySRV(count int) (many string) {
+	for i := range count {
+		many += fmt.Sprintf("srv:_s%d._tcp ", i)
+	}
+	return many
+}
+
 func TestParse(t *testing.T) {
 	for _, test := range []struct{ given, want string }{
 		{"", ""},
 		{"mesh1 urls hostport a easytier-srv ip4p dnsaddr iroh", "mesh1 urls hostport a easytier-srv ip4p dnsaddr iroh"},
+		{strings.TrimSpace(manySRV(16)), strings.TrimSpace(manySRV(16))},
 		{"srv:_MineCraft._TCP srv:_matrix-fed._tcp srv:_sip._udp", "srv:_minecraft._tcp srv:_matrix-fed._tcp srv:_sip._udp"},
 	} {
 		got, err := Parse(strings.Fields(test.given))
@@ -24,10 +33,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	many := ""
-	for i := range MaxFormats + 1 {
-		many += fmt.Sprintf("srv:_s%d._tcp ", i)
-	}
+	many := manySRV(17)
 	for given, reason := range map[string]string{
 		"mesh2":                        `"mesh2": there is no such format`,
 		"A":                            `"A": there is no such format`,

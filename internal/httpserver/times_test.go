@@ -39,6 +39,13 @@ func (p *pipes) Close() error { p.close(); return nil }
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
+// TestShares: of 512 connections one client has 384, and 256 requests have a turn.
+func TestShares(t *testing.T) {
+	if l := newLimiter(512); l.Connections != 512 || l.PerClient != 384 || l.Requests != 256 {
+		t.Errorf("%+v", l.Config)
+	}
+}
+
 // TestTimesOfRequests: a header has 5 s, a whole request 15 s, and a client has 15 s to take 32 KiB of an answer. What comes a
 // nanosecond before that is in time.
 func TestTimesOfRequests(t *testing.T) {

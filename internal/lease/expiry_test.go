@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -147,6 +148,21 @@ func TestCrowd(t *testing.T) {
 	w.pass(time.Second)
 	if w.leased() != `["tcp://192.0.2.7:1002"]` || strings.Count(w.told(), "lease.expired") != 4 || !strings.Contains(w.figures(), "meshddns_leases_held 0\n") {
 		t.Errorf("%s %s", w.leased(), w.told())
+	}
+}
+
+// TestSmallestCrowd: four leases, or one more than a third, are held.
+func TestSmallestCrowd(t *testing.T) {
+	for _, test := range []struct{ all, end int }{{4, 4}, {11, 4}, {12, 5}} {
+		w := newWorld(t)
+		w.Reachable = func(context.Context) (bool, bool) { return false, true }
+		tokens := w.slots(test.all)
+		w.pass(30 * time.Second)
+		for i, token := range tokens[test.end:] {
+			w.renew(token, "tcp://192.0.2.7:"+strconv.Itoa(1000+test.end+i))
+		}
+		w.pass(30 * time.Second)
+		w.want(`SELECT detail FROM events WHERE kind = 'lease.held'`, fmt.Sprintf(`{"count":%d}`, test.end))
 	}
 }
 

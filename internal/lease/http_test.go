@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -62,6 +63,29 @@ func TestPost(t *testing.T) {
 	}
 	if strings.Contains(w.said.String(), token) {
 		t.Error("the token is in the log")
+	}
+}
+
+// TestPostAtTheLimits: a lease has a slot of 32 characters, a time of a week, and 16 schemes, ranges and templates. One more of these
+// is refused.
+func TestPostAtTheLimits(t *testing.T) {
+	w := newWorld(t)
+	list := func(count int, form string) string {
+		var all []string
+		for i := range count {
+			all = append(all, strconv.Quote(fmt.Sprintf(form, i)))
+		}
+		return strings.Join(all, ",")
+	}
+	for _, test := range []struct {
+		schemes, ranges, templates int
+		code                       msg.ID
+	}{{16, 16, 16, ""}, {17, 16, 16, msg.LeaseSchemes}, {16, 17, 16, msg.LeaseCIDRs}, {0, 16, 17, msg.LeaseTemplate}} {
+		body := fmt.Sprintf(`{"slot":%q,"ttl":604800,"schemes":[%s],"cidrs":[%s],"template":[%s]}`,
+			strings.Repeat("a", 32), list(test.schemes, "s%d"), list(test.ranges, "192.0.2.%d"), list(test.templates, "s%d://{ip}:1"))
+		if status, code, answer := w.ask("POST", "/usages/u1/leases", body); (status == 200) != (test.code == "") || code != test.code {
+			t.Errorf("%+v: %d %s", test, status, answer)
+		}
 	}
 }
 

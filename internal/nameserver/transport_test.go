@@ -259,6 +259,9 @@ func TestOneAddressKeepsNobodyOut(t *testing.T) {
 
 // A client's own longest idle connection makes room for one above its share.
 func TestOneAddressHasAShare(t *testing.T) {
+	if l := newLimiter(512); l.Connections != 512 || l.PerClient != 64 {
+		t.Errorf("%+v", l.Config)
+	}
 	s := start(t, "", testZones())
 	open := idle(t, s, "127.0.0.2", s.limiter.PerClient)
 	if err := askOn(open[0]); err != nil {

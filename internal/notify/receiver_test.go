@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"meshddns/internal/events"
@@ -186,6 +187,34 @@ func TestRedirect(t *testing.T) {
 	r := send(t.Context(), targetOf(Generic, s.URL), sample(msg.English), time.Now())
 	if r.outcome != later || len(other.take()) != 0 || !strings.Contains(r.text(msg.English), "redirect") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// slow is a transport that answers after a time.
+type slow time.Duration
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(time.Duration(s)):
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// TestTimeOfAnswers: a receiver has 10 s for its answer.
+func TestTimeOfAnswers(t *testing.T) {
+	standard := client.Transport
+	defer func() { client.Transport = standard }()
+	for takes, ok := range map[time.Duration]bool{10*time.Second - 1: true, 10*time.Second + 1: false} {
+		synctest.Test(t, func(t *testing.T) {
+			client.Transport = slow(takes)
+			begun := time.Now()
+			r := send(t.Context(), targetOf(Generic, "http://192.0.2.1/"), sample(msg.English), begun)
+			if r.ok() != ok || time.Since(begun) > 10*time.Second {
+				t.Errorf("an answer after %v: %+v after %v", takes, r, time.Since(begun))
+			}
+		})
 	}
 }
 

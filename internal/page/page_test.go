@@ -191,6 +191,24 @@ func TestHistoryOfReleased(t *testing.T) {
 	}
 }
 
+// TestFound: twenty usages are shown, and the others counted.
+func TestFound(t *testing.T) {
+	w := newWorld(t)
+	for _, all := range []int{20, 21} {
+		w.Named = func(_ context.Context, name string, limit int) (found []mesh.Usage, err error) {
+			for i := range min(all, limit) {
+				found = append(found, mesh.Usage{Seq: int64(i + 1), Name: name})
+			}
+			return found, nil
+		}
+		f, err := w.search(t.Context(), "office.example.com", msg.English)
+		w.must(err)
+		if len(f.Rows) != 20 || f.More != all-20 {
+			t.Errorf("of %d usages %d are shown, and %d more", all, len(f.Rows), f.More)
+		}
+	}
+}
+
 // TestJudgement has the first sentence in each state of the program.
 func TestJudgement(t *testing.T) {
 	for _, test := range []struct {

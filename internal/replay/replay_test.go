@@ -62,7 +62,11 @@ func TestReplays(t *testing.T) {
 	if _, err := find(key("a", "2")); !errors.Is(err, replay.ErrReused) {
 		t.Error(err)
 	}
-	pass(replay.Kept)
+	pass(24*time.Hour - 1)
+	if got, err := find(key("a", "1")); got != "true first" || err != nil {
+		t.Error(got, err)
+	}
+	pass(1)
 	if got, err := find(key("a", "2")); got != "false " || err != nil {
 		t.Error(got, err)
 	}

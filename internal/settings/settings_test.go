@@ -166,7 +166,7 @@ func TestNonsense(t *testing.T) {
 		{"token-file", "/nonexistent/token", `token file: open /nonexistent/token: no such file or directory`},
 		{"sync-interval", "bogus", `"bogus" is not a duration: want one such as 5m`},
 		{"sync-interval", "5", `"5" is not a duration: want one such as 5m`},
-		{"sync-interval", "1ms", `"1ms" is too short: want at least 1s, such as 5m`},
+		{"sync-interval", "999ms", `"999ms" is too short: want at least 1s, such as 5m`},
 		{"sync-interval", "-5m", `"-5m" is too short: want at least 1s, such as 5m`},
 		{"language", "de", `"de" is not a language: want zh or en`},
 		{"language", "", `"" is not a language: want zh or en`},
@@ -388,6 +388,14 @@ func TestTakeSockets(t *testing.T) {
 		if want := fmt.Sprint(test.listen, " ", test.dns, " ", len(test.sockets.DNSTCP), " ", test.unused); got != want {
 			t.Errorf("%v: %s, want %s", test.args, got, want)
 		}
+	}
+}
+
+// TestGreatestNumbers has the greatest numbers, and the shortest interval. TestNonsense has those beyond.
+func TestGreatestNumbers(t *testing.T) {
+	s, err := Read([]string{"-dns-rate-limit=1000000", "-node-writes=webhook=100000", "-sync-interval=1s"}, nil)
+	if err != nil || s.DNS.RateLimit != 1_000_000 || s.NodeWrites["webhook"] != 100_000 || s.SyncInterval != time.Second {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 
