@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -152,4 +153,41 @@ func (b *budget) writeMetrics(page *metrics.Page, now time.Time) {
 	for _, provider := range slices.Sorted(maps.Keys(left)) {
 		page.Figure(left[provider], metrics.Label{Name: "provider", Value: provider})
 	}
+}
+
+// shortage is the changes by nodes and checks that have to wait.
+type shortage struct {
+	names  []Due
+	costs  []cost
+	usedUp []string // providers of which an account had writes left until now
+}
+
+// hasToWait takes what a change by a node or a check costs from the budget. It reports whether the change has to wait, and
+// then adds it to the shortage.
+func (e *Engine) hasToWait(t Target, short *shortage) bool {
+	c, now := costOf(t), e.config.Now()
+	wait, usedUp := e.budget.spend(t.Name.Name, c, now)
+	if wait == 0 {
+		return false
+	}
+	short.names = append(short.names, Due{Name: t.Name.Name, Version: t.Name.Version, At: now.Add(wait)})
+	short.costs, short.usedUp = append(short.costs, c), append(short.usedUp, usedUp...)
+	return true
+}
+
+// deferAll stores the times of the changes that have to wait.
+func (e *Engine) deferAll(ctx context.Context, short shortage) error {
+	for _, provider := range short.usedUp {
+		e.config.Log.Warn("the writes that nodes and checks may cause at an account are used up: their changes wait", "provider", provider, "writes_an_hour", e.config.Writes(provider))
+	}
+	if len(short.names) == 0 {
+		return nil
+	}
+	err := e.config.Database.Defer(ctx, short.names)
+	if err != nil {
+		for i, d := range short.names {
+			e.budget.give(d.Name, short.costs[i])
+		}
+	}
+	return err
 }

@@ -45,10 +45,8 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 			}
 			continue
 		}
-		if why.lane == LaneNode {
-			if later := e.afford(target, &short); later {
-				continue
-			}
+		if why.lane == LaneNode && e.hasToWait(target, &short) {
+			continue
 		}
 		taken++
 		if t := e.start(target, why, slices.Contains(back, name)); t.waiting == 0 {
@@ -60,43 +58,6 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 		return taken, errors.Join(err, e.settle(ctx, nil, &Settlement{}, idle))
 	}
 	return taken, e.settle(ctx, nil, &Settlement{}, idle)
-}
-
-// shortage is the changes by nodes and checks that have to wait.
-type shortage struct {
-	names  []Due
-	costs  []cost
-	usedUp []string // providers of which an account had writes left until now
-}
-
-// afford takes what a change by a node or a check costs from the budget. It reports that the change has to wait, and adds
-// it to the shortage.
-func (e *Engine) afford(t Target, short *shortage) (later bool) {
-	c, now := costOf(t), e.config.Now()
-	wait, usedUp := e.budget.spend(t.Name.Name, c, now)
-	if wait == 0 {
-		return false
-	}
-	short.names = append(short.names, Due{Name: t.Name.Name, Version: t.Name.Version, At: now.Add(wait)})
-	short.costs, short.usedUp = append(short.costs, c), append(short.usedUp, usedUp...)
-	return true
-}
-
-// deferAll stores the times of the changes that have to wait.
-func (e *Engine) deferAll(ctx context.Context, short shortage) error {
-	for _, provider := range short.usedUp {
-		e.config.Log.Warn("the writes that nodes and checks may cause at an account are used up: their changes wait", "provider", provider, "writes_an_hour", e.config.Writes(provider))
-	}
-	if len(short.names) == 0 {
-		return nil
-	}
-	err := e.config.Database.Defer(ctx, short.names)
-	if err != nil {
-		for i, d := range short.names {
-			e.budget.give(d.Name, short.costs[i])
-		}
-	}
-	return err
 }
 
 // start begins the task of a name. back means that takeBack has ended its earlier task. The
