@@ -296,6 +296,13 @@ func TestPassAndWaitingChanges(t *testing.T) {
 	}
 	want(t, "a pass by the clock", b.after("", begin(reconcile.TriggerInterval)), nil)
 	want(t, "a review", b.after("", 0), []string{"x"})
+	b.due("y", reconcile.LaneNode)
+	begin(reconcile.TriggerManual)
+	if n := b.name("y"); n.Lane != reconcile.LaneChanged {
+		t.Errorf("a node's change that is due when a person asks for a pass stays in lane %q", n.Lane)
+	}
+	b.settle(reconcile.Due{Name: "y", Version: 1})
+	b.exec(`DELETE FROM names WHERE name = 'y'`)
 	for _, trigger := range []string{reconcile.TriggerStart, reconcile.TriggerManual, reconcile.TriggerChange} {
 		want(t, "a pass: "+trigger, b.after("", begin(trigger)), []string{"x"})
 		want(t, "due", b.dueIn(reconcile.LaneChanged), []string{"x"})

@@ -73,7 +73,7 @@ CREATE TABLE names (
     name    TEXT    NOT NULL PRIMARY KEY,
     version INTEGER NOT NULL, -- grows with every change of what is wanted here
     due     INTEGER,          -- when to work on it; NULL: when a pass comes by
-    lane    TEXT    NOT NULL, -- who takes it: see package reconcile
+    lane    TEXT    NOT NULL, -- the queue in which it is due: see package reconcile
     pass    INTEGER NOT NULL, -- the last pass in which it was worked on because it was due
     look    INTEGER,          -- when a place here is to be looked at once more; NULL: never
     asked   INTEGER NOT NULL DEFAULT 1 -- the version of the last change that neither a node nor a check has caused
