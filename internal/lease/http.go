@@ -79,12 +79,11 @@ func (t *Table) Post(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	return envelope.Reply{Message: msg.LeaseCreated, ID: l.ID, Replayed: repeated, Data: struct {
-		ID        string `json:"id"`
-		Slot      string `json:"slot"`
-		Token     Token  `json:"token"`
-		ExpiresAt string `json:"expires_at"`
-
-		Warnings []string `json:"warnings,omitempty"`
+		ID        string   `json:"id"`
+		Slot      string   `json:"slot"`
+		Token     Token    `json:"token"`
+		ExpiresAt string   `json:"expires_at"`
+		Warnings  []string `json:"warnings,omitempty"`
 	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), answers.WarningTexts(answers.WarnMembers(given, members), envelope.Language(r))}}, nil
 }
 

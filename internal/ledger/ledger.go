@@ -471,7 +471,8 @@ func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
 }
 
 // BeginPass stores a new pass, gives it a number, and deletes the request for it. Unless the clock began the pass, the
-// changes by nodes are part of it, and wait for no share of the writes. If the settings are not the ones that the caller knows, it does nothing and returns 0.
+// changes by nodes are part of it, and wait for no share of the writes. If the settings are not the ones that the caller
+// knows, it does nothing and returns 0.
 func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reconcile.Settings) (number int64, err error) {
 	err = g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		number = 0

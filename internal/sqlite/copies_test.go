@@ -34,7 +34,7 @@ func TestRemoveKept(t *testing.T) {
 			if left, err := filepath.Glob(path + ".v*"); err != nil || len(left) != want {
 				t.Errorf("day %d: %q, %v", day, left, err)
 			}
-			time.Sleep(24 * time.Hour)
+			<-time.After(24 * time.Hour)
 		}
 		stop()
 		synctest.Wait()

@@ -10,8 +10,8 @@ import (
 )
 
 // Nodes have caused the writes of an hour at an account: the next change is stored, and waits. The page, the metrics and
-// the state of the usage say so. A second look does not write it, and no change of another account waits. A restart and a
-// person who asks for a synchronisation write it at once.
+// the state of the usage say so. A second look does not write it, and no change of another account waits. A restart and
+// POST /sync write it at once.
 func TestNodeWrites(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "meshddns.db")
@@ -19,10 +19,11 @@ func TestNodeWrites(t *testing.T) {
 	p.configure("auto", "tcp://203.0.113.7:1")
 	cloud := cloudtest.Webhook(t)
 	p.serviceAt(cloud, "webhook").open()
-	var usages, tokens []string
+	var usage string
+	var tokens []string
 	for i := range 3 {
-		usage := p.call(200, "POST", usagesPath+"?wait=30", fmt.Sprintf(`{"service_id":"cloud","prefix_mode":"custom","custom_prefix":"n%d","network_id":1}`, i)).field("id")
-		usages, tokens = append(usages, usage), append(tokens, p.lend(usage, "home"))
+		usage = p.call(200, "POST", usagesPath+"?wait=30", fmt.Sprintf(`{"service_id":"cloud","prefix_mode":"custom","custom_prefix":"n%d","network_id":1}`, i)).field("id")
+		tokens = append(tokens, p.lend(usage, "home"))
 	}
 	port := 1
 	renew := func() {
@@ -40,26 +41,15 @@ func TestNodeWrites(t *testing.T) {
 	p.idle()
 	waits := func() {
 		t.Helper()
-		if a := p.call(200, "GET", usagesPath+"/"+usages[2], "", "Accept-Language", "en").body; has(2) || !strings.Contains(a, `"state":"pending"`) || !strings.Contains(a, "only so many writes") {
+		if a := p.call(200, "GET", usagesPath+"/"+usage, "", "Accept-Language", "en").body; has(2) || !strings.Contains(a, `"state":"pending"`) || !strings.Contains(a, "only so many writes") {
 			t.Errorf("the third change is at the provider: %t; %s", has(2), a)
 		}
 	}
 	waits()
-	if listed := p.call(200, "GET", usagesPath+"/available?state=pending", "", "Accept-Language", "en").body; strings.Count(listed, "only so many writes") != 1 {
-		t.Errorf("the list has %s", listed)
-	}
-	if page := p.call(200, "GET", "/", "", "Accept", "text/html", "Accept-Language", "en").body; !strings.Contains(page, "only so many writes") || !strings.Contains(page, "POST /api/v1/ddns/sync writes at once") {
-		t.Errorf("the page does not say that a change waits: %s", page)
-	}
-	for _, line := range []string{`meshddns_node_writes_left{provider="webhook"} 0`, "meshddns_node_changes_waiting 1"} {
-		if figures := p.call(200, "GET", "/metrics", "").body; !strings.Contains(figures, line) {
-			t.Errorf("%s is not in the metrics", line)
-		}
-	}
+	p.saysThatOneWaits()
 	p.logged("used up")
 
-	other := p.reserve("other")
-	nodes.call(200, "PUT", "/lease", `{"endpoints":["tcp://192.31.195.9:11010"]}`, "Authorization", "Bearer "+p.lend(other, "home"))
+	nodes.call(200, "PUT", "/lease", `{"endpoints":["tcp://192.31.195.9:11010"]}`, "Authorization", "Bearer "+p.lend(p.reserve("other"), "home"))
 	p.wants("other", "192.31.195.9")
 
 	p.stop()
@@ -73,5 +63,22 @@ func TestNodeWrites(t *testing.T) {
 	waits()
 	if p.call(200, "POST", syncPath, ""); !has(2) {
 		t.Error("POST /sync has not written the change")
+	}
+}
+
+// saysThatOneWaits wants the list, the page and the metrics to say that one change waits.
+func (p *program) saysThatOneWaits() {
+	p.t.Helper()
+	if listed := p.call(200, "GET", usagesPath+"/available?state=pending", "", "Accept-Language", "en").body; strings.Count(listed, "only so many writes") != 1 {
+		p.t.Errorf("the list has %s", listed)
+	}
+	if page := p.call(200, "GET", "/", "", "Accept", "text/html", "Accept-Language", "en").body; !strings.Contains(page, "only so many writes") || !strings.Contains(page, "POST /api/v1/ddns/sync writes at once") {
+		p.t.Errorf("the page does not say that a change waits: %s", page)
+	}
+	figures := p.call(200, "GET", "/metrics", "").body
+	for _, line := range []string{`meshddns_node_writes_left{provider="webhook"} 0`, "meshddns_node_changes_waiting 1"} {
+		if !strings.Contains(figures, line) {
+			p.t.Errorf("%s is not in the metrics", line)
+		}
 	}
 }
