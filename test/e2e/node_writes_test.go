@@ -82,3 +82,24 @@ func (p *program) saysThatOneWaits() {
 		}
 	}
 }
+
+// A write by a client that knows nothing of its zone yet takes at most 12 calls at each provider, with the looks around it:
+// by that the writes of nodes are bounded.
+func TestCallsOfAWrite(t *testing.T) {
+	t.Parallel()
+	cloudtest.Each(t, func(t *testing.T, cloud *cloudtest.Cloud) {
+		p := start(t, "-db", filepath.Join(t.TempDir(), "meshddns.db"))
+		p.configure("auto", "tcp://203.0.113.7:1")
+		p.call(200, "PUT", servicesPath+"cloud", fmt.Sprintf(`{"name":"Cloud","config":{"domain":%q,"provider":%q,"endpoint":%q,"access_key_id":%q,"access_key_secret":%q}}`,
+			cloudtest.Zone, filepath.Base(t.Name()), cloud.URL, cloud.AccessKeyID, cloud.AccessKeySecret))
+		p.idle()
+		cloud.Asked()
+		a := p.call(200, "POST", usagesPath+"?wait=30", `{"service_id":"cloud","prefix_mode":"custom","custom_prefix":"a","network_id":1}`)
+		p.idle()
+		calls := len(cloud.Asked())
+		t.Logf("%d calls", calls)
+		if calls < 4 || calls > 12 || !strings.Contains(a.body, `"published"`) {
+			t.Errorf("%d calls, want at most 12; %s", calls, a.body)
+		}
+	})
+}
