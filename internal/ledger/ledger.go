@@ -133,12 +133,12 @@ func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 	return true, err
 }
 
-// Defer lets names in reconcile.LaneNode wait in reconcile.LaneLater until their times, unless another change than that of
+// Defer lets names in reconcile.LaneNode or reconcile.LaneLater wait in reconcile.LaneLater until their times, unless another change than that of
 // a node was made since their versions.
 func (g *Ledger) Defer(ctx context.Context, all []reconcile.Due) error {
 	return g.tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		for _, d := range all {
-			_, err := tx.ExecContext(ctx, `UPDATE names SET due = ?, lane = 'later' WHERE name = ? AND lane = 'node' AND due > 0 AND asked <= ?`,
+			_, err := tx.ExecContext(ctx, `UPDATE names SET due = ?, lane = 'later' WHERE name = ? AND lane IN ('node', 'later') AND due > 0 AND asked <= ?`,
 				sqlite.Stamp(d.At), d.Name, d.Version)
 			if err != nil {
 				return err

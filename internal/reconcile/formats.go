@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"slices"
+	"time"
 
 	"meshddns/internal/format"
 	"meshddns/internal/mesh"
@@ -36,6 +37,9 @@ func FormatStates(state State, network string, addresses Addresses) (all []Forma
 		}
 		if f.Fault.Code == "" {
 			f = t.stated(f, s)
+		}
+		if f.State == Pending && f.Fault.Code == "" && n.Lane == LaneLater && !n.Due.IsZero() {
+			f.Fault = Fault{Code: CodeWritesUsedUp, Detail: msg.Say(n.Due.UTC().Format(time.RFC3339))}
 		}
 		all = append(all, f)
 	}

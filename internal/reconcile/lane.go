@@ -49,7 +49,7 @@ func (why taking) turn() turn {
 		return turnAsked
 	case why.lane == LaneChanged, why.lane == LaneHeld:
 		return turnChanged
-	case why.lane == LaneNode, why.lane == LaneLater:
+	case why.byNode():
 		return turnNode
 	}
 	return turnWaiting

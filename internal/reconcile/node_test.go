@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,5 +129,66 @@ func TestNodeChangesCostOnlyWrites(t *testing.T) {
 			t.Errorf("the change of another name waits: %s; %s", got, w.log.String())
 		}
 		w.stop()
+	})
+}
+
+// TestNodeChangeOfNothing has a node change a name to what stands already: no provider is asked.
+func TestNodeChangeOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		name := w.reserve("example.com", "a")
+		w.change(name, 1, reconcile.LaneChanged)
+		w.sync(time.Minute)
+		after(reconcile.SecondLook + time.Minute)
+		before := w.vendor.called("")
+		for range 20 {
+			w.change(name, 1, reconcile.LaneNode)
+			after(time.Second)
+		}
+		if got := w.vendor.called("") - before; got > 0 {
+			t.Errorf("%d calls for changes of nothing", got)
+		}
+		if w.count(`SELECT count(*) FROM names WHERE due > 0`) > 0 {
+			t.Error("the name is due still")
+		}
+	})
+}
+
+// TestNodeChangesAreCharged has a node change a name of one record, which waits, and then make it ten records: at its
+// turn the change waits for the other nine.
+func TestNodeChangesAreCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.writes = 8
+		w.service("example.com", w.account("key"))
+		name := w.reserve("example.com", "a")
+		w.sync(time.Minute)
+		after(time.Hour)
+		written := func() int { return w.vendor.called("change") }
+		for i := range 3 { // which name may take two writes at once, a quarter
+			w.change(name, 1+i, reconcile.LaneNode)
+			after(time.Second)
+		}
+		var endpoints []string
+		for i := range 9 {
+			endpoints = append(endpoints, fmt.Sprintf(`"tcp://192.0.2.%d:1"`, 100+i))
+		}
+		w.exec(`INSERT INTO usage_options (usage, formats, checking, peer_id) SELECT seq, '["a"]', '', '' FROM usages WHERE name = ?`, name)
+		w.exec(`UPDATE usages SET txt_endpoints = ? WHERE name = ?`, "["+strings.Join(endpoints, ",")+"]", name)
+		w.due(name, reconcile.LaneNode)
+		before := written()
+		after(40 * time.Minute)
+		if got := written() - before; got > 0 {
+			t.Errorf("%d records are written at the turn of a change of one record", got)
+		}
+		formats, err := w.ledger.Formats(t.Context(), name, "1")
+		if err != nil || len(formats) != 2 || formats[1].Fault.Code != reconcile.CodeWritesUsedUp || formats[1].Fault.Detail == "" {
+			t.Errorf("the records are told as %+v, %v", formats, err)
+		}
+		after(12 * time.Hour)
+		if got := written() - before; got == 0 {
+			t.Error("the change is not written in its time")
+		}
 	})
 }

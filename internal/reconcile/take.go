@@ -45,7 +45,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 			}
 			continue
 		}
-		if why.lane == LaneNode && e.hasToWait(target, &short) {
+		if e.hasToWait(target, why, &short) {
 			continue
 		}
 		taken++
@@ -139,6 +139,11 @@ func (why taking) outdated(n Name, now time.Time) bool {
 	return n.Pass.Number == why.page.progress.Number || !n.Due.IsZero() && n.Lane.OfZone() || n.waits(now)
 }
 
+// byNode reports whether a node or a check has changed the names.
+func (why taking) byNode() bool {
+	return why.page == nil && (why.lane == LaneNode || why.lane == LaneLater)
+}
+
 // waits reports whether the change of a name waits for its share of the writes.
 func (n Name) waits(now time.Time) bool {
 	return n.Lane == LaneLater && waits(n.Due, now, LaneLater.LongestWait())
@@ -156,7 +161,7 @@ func (e *Engine) enqueue(t *task, target Target, why taking) {
 		}
 	}
 	for _, r := range target.Records {
-		if e.ending && !r.withdraws() {
+		if e.ending && !r.withdraws() || why.byNode() && r.settled() { // a change of a node that alters nothing asks no provider
 			continue
 		}
 		l := e.lane(r.lane())
