@@ -16,6 +16,7 @@ import (
 	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/provider"
+	"meshddns/internal/sqlite"
 	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
@@ -33,7 +34,8 @@ func startTwo(t testing.TB, run bool) *twoBackends {
 	t.Helper()
 	w := newWorld(t)
 	b := &twoBackends{world: w, cache: builtin.NewCache(w.table, slog.New(slog.DiscardHandler))}
-	w.table.Changed = b.cache.Changed
+	w.changed = b.cache.Committed
+	w.open.Subscribe(w.changed)
 	own := func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("203.0.113.7")} }
 	b.memory = w.listen(builtin.Zones{Store: w.table, Own: own, Cache: b.cache})
 	b.database = w.listen(builtin.Zones{Store: w.table, Own: own})
@@ -220,7 +222,7 @@ func TestCacheIsGivenUp(t *testing.T) {
 	b.zone("example.net")
 	b.foreign("a.example.net", provider.Value{"v"})
 	b.exec(`ALTER TABLE zone_records RENAME TO away`)
-	b.cache.Changed(t.Context(), []string{"net.example.a"}, nil)
+	b.cache.Committed(sqlite.Notice{builtin.Changed{Records: []string{"net.example.a"}}})
 	b.exec(`ALTER TABLE away RENAME TO zone_records`)
 	if _, _, complete := b.cache.Size(); complete {
 		t.Error("what could not be read is thought to be known")

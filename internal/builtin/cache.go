@@ -16,6 +16,7 @@ import (
 	"meshddns/internal/dnswire"
 	"meshddns/internal/metrics"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/sqlite"
 )
 
 // Bounds of the cache. Beyond them the database answers.
@@ -31,7 +32,7 @@ const (
 
 var errTooMuch = errors.New("there is more than the cache may hold")
 
-// Cache keeps all zones of the database in memory. Run reads them page by page, and Changed
+// Cache keeps all zones of the database in memory. Run reads them page by page, and Committed
 // reads the changes of a commit again before the caller of the commit goes on. All reading
 // is under one lock. So in any order of commits and readings, the last reading of a name
 // has seen the last commit that changed it.
@@ -242,16 +243,24 @@ func (c *Cache) bounds() error {
 	return nil
 }
 
-// Changed reads again the changes of a commit: the records at some names, which begin at
-// the root, and whether some names are zones. After it the server answers with them.
-func (c *Cache) Changed(ctx context.Context, records, zones []string) {
-	ctx = context.WithoutCancel(ctx)
-	if err := c.readAgain(ctx, records, zones); err != nil {
+// Committed reads again what a commit has changed. After it the server answers with that.
+func (c *Cache) Committed(n sqlite.Notice) {
+	var all Changed
+	for _, what := range n {
+		if changed, ok := what.(Changed); ok {
+			all.Records, all.Zones = append(all.Records, changed.Records...), append(all.Zones, changed.Zones...)
+		}
+	}
+	if len(all.Records)+len(all.Zones) == 0 {
+		return
+	}
+	ctx := context.Background()
+	if err := c.readAgain(ctx, all.Records, all.Zones); err != nil {
 		c.giveUp(ctx, err)
 	}
 }
 
-// readAgain is Changed with an error.
+// readAgain reads the records at some names, which begin at the root, and whether some names are zones.
 func (c *Cache) readAgain(ctx context.Context, names, zones []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ const selectZones = `SELECT zone FROM zone_serials z WHERE ` + served + ` ORDER 
 // readCatalog calls read with a version of the catalog zone, which lists the zones (RFC 9432). The label
 // of a zone stays the same, because another one tells secondaries to fetch the zone anew.
 func (t *Table) readCatalog(ctx context.Context, tx *sql.Tx, apex dnswire.Name, read func(nameserver.Version) error) error {
-	serial, err := selectSerial(ctx, tx, t.Catalog)
+	serial, err := selectSerial(ctx, tx, t.catalog)
 	if err != nil {
 		return err
 	}
@@ -83,11 +83,11 @@ func (a Announced) All(ctx context.Context) (map[string]uint32, error) {
 			break
 		}
 	}
-	if a.Catalog == "" {
+	if a.catalog == "" {
 		return serials, nil
 	}
-	serial, err := selectSerial(ctx, a.db.Reader, a.Catalog)
-	serials[a.Catalog] = serial
+	serial, err := selectSerial(ctx, a.db.Reader, a.catalog)
+	serials[a.catalog] = serial
 	return serials, err
 }
 
@@ -95,7 +95,7 @@ func (a Announced) All(ctx context.Context) (map[string]uint32, error) {
 func (a Announced) SOA(ctx context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error) {
 	apex, unfit := dnswire.ParseName(zone)
 	zones, err := a.BuiltinZones(ctx, []string{zone})
-	if err != nil || unfit != nil || len(zones) == 0 && (zone != a.Catalog || zone == "") {
+	if err != nil || unfit != nil || len(zones) == 0 && (zone != a.catalog || zone == "") {
 		return soa, 0, false, err
 	}
 	serial, err = selectSerial(ctx, a.db.Reader, zone)

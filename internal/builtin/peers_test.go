@@ -78,7 +78,7 @@ func (p *peers) ask(name string, kind dnswire.Type, at time.Time, since ...uint3
 func TestHostilePeers(t *testing.T) {
 	w := newWorld(t)
 	w.zone("example.com")
-	w.table.Catalog = "catalog.invalid"
+	w.name("catalog.invalid")
 	peer, now := newPeers(t), time.Now()
 	server := w.listen(builtin.Zones{Store: w.table, Own: func() []netip.Addr { return nil }}, peer)
 	stranger, liar := &peers{}, &peers{}

@@ -20,24 +20,29 @@ import (
 
 // Table is the Store of the zones in the database, with all SQL about them.
 type Table struct {
-	// Changed is called after a commit. records are the names whose records changed, from
-	// the root on; zones are names that may have become zones, or be zones no more.
-	Changed func(ctx context.Context, records, zones []string)
-	// Moved is called after a commit that has given a zone a new serial.
-	Moved func(zone string, serial uint32)
-	// Journal reports whether the changes of zones are kept for secondaries.
-	Journal func() bool
-	// Catalog is the name of the catalog zone; "": none.
-	Catalog string
-
-	db     *sqlite.Database
-	now    func() time.Time
-	common int64 // the last row of the journal that is older than this process
+	db      *sqlite.Database
+	catalog string
+	journal func() bool
+	now     func() time.Time
+	common  int64 // the last row of the journal that is older than this process
 }
 
-// NewTable returns the table of a database.
-func NewTable(db *sqlite.Database, now func() time.Time) *Table {
-	return &Table{Changed: func(context.Context, []string, []string) {}, Moved: func(string, uint32) {}, Journal: func() bool { return true }, db: db, now: now}
+// NewTable returns the table of a database. catalog is the name of the catalog zone, "" for none. journal
+// reports whether the changes of zones are kept for secondaries.
+func NewTable(db *sqlite.Database, catalog string, journal func() bool, now func() time.Time) *Table {
+	return &Table{db: db, catalog: catalog, journal: journal, now: now}
+}
+
+// Changed in a notice has the names whose data has changed.
+type Changed struct {
+	Records []string // their records, from the root on
+	Zones   []string // they may have become zones, be zones no more, or have another serial
+}
+
+// Moved in a notice is a new serial of a zone.
+type Moved struct {
+	Zone   string
+	Serial uint32
 }
 
 // BuiltinZones returns the built-in zones among some names, which are in lower case.
@@ -78,7 +83,7 @@ const ErrCatalog = sqlite.Refusal("no zone can have the name of the catalog")
 
 // CheckZone returns ErrCatalog if a zone of the provider would be a built-in one with the name of the catalog.
 func (t *Table) CheckZone(provider, zone string) error {
-	if provider == Name && zone == t.Catalog && zone != "" {
+	if provider == Name && zone == t.catalog && zone != "" {
 		return ErrCatalog
 	}
 	return nil
@@ -86,12 +91,12 @@ func (t *Table) CheckZone(provider, zone string) error {
 
 // CheckCatalog returns ErrCatalog if a zone has the name of the catalog.
 func (t *Table) CheckCatalog(ctx context.Context) error {
-	if t.Catalog == "" { // a service without a domain has that zone
+	if t.catalog == "" { // a service without a domain has that zone
 		return nil
 	}
-	zones, err := selectBuiltinZones(ctx, t.db.Reader, []string{t.Catalog})
+	zones, err := selectBuiltinZones(ctx, t.db.Reader, []string{t.catalog})
 	if err == nil && len(zones) > 0 {
-		err = fmt.Errorf("-dns-catalog %s: %w: want a name under which nothing else is", t.Catalog, ErrCatalog)
+		err = fmt.Errorf("-dns-catalog %s: %w: want a name under which nothing else is", t.catalog, ErrCatalog)
 	}
 	return err
 }
@@ -156,7 +161,7 @@ func (t *Table) end(ctx context.Context, tx *sql.Tx, change ZoneChange) error {
 		}
 	}
 	if len(moved) > 0 {
-		sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, nil, moved) })
+		sqlite.Touch(ctx, Changed{Zones: moved})
 	}
 	return nil
 }
@@ -199,8 +204,8 @@ func (t *Table) newSerials(ctx context.Context, tx *sql.Tx, zone string) error {
 	for _, zone := range around {
 		zones[zone] = true
 	}
-	if t.Catalog != "" {
-		zones[t.Catalog] = true
+	if t.catalog != "" {
+		zones[t.catalog] = true
 	}
 	for zone := range zones {
 		if err := t.forget(ctx, tx, zone); err != nil {
@@ -219,7 +224,7 @@ func (t *Table) newSerial(ctx context.Context, tx *sql.Tx, zone string) (before,
 	after = NextSerial(before, t.now())
 	_, err = tx.ExecContext(ctx, `
 		INSERT INTO zone_serials (zone, zone_key, serial) VALUES (?, ?, ?) ON CONFLICT (zone) DO UPDATE SET serial = excluded.serial`, zone, dnsname.Reverse(zone), after)
-	sqlite.After(ctx, func(context.Context) { t.Moved(zone, after) })
+	sqlite.Touch(ctx, Moved{zone, after})
 	return before, after, err
 }
 
@@ -322,7 +327,7 @@ func (t *Table) ChangeZoneRecords(ctx context.Context, names []string, decide fu
 		if add, err = addRecords(ctx, tx, add); err != nil {
 			return err
 		}
-		sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, changed, nil) })
+		sqlite.Touch(ctx, Changed{Records: changed})
 		return t.moveZones(ctx, tx, changed, remove, add)
 	})
 }
@@ -397,7 +402,7 @@ func (t *Table) moveZones(ctx context.Context, tx *sql.Tx, names []string, remov
 		if err != nil {
 			return err
 		}
-		if !t.Journal() {
+		if !t.journal() {
 			continue
 		}
 		if err := writeJournal(ctx, tx, zone, before, after, of(zone, removed), of(zone, added)); err != nil {

@@ -25,7 +25,7 @@ func (t *Table) Version(ctx context.Context, apex dnswire.Name, read func(namese
 	}
 	defer tx.Rollback()
 	zone := apex.Bare()
-	if zone == t.Catalog && zone != "" {
+	if zone == t.catalog && zone != "" {
 		return t.readCatalog(ctx, tx, apex, read)
 	}
 	zones, err := selectBuiltinZones(ctx, tx, []string{zone})
@@ -178,7 +178,7 @@ func writeJournal(ctx context.Context, tx *sql.Tx, zone string, before, after ui
 // secondary has under the same serials. A secondary that has the version before gets an empty change, but
 // the whole zone if the server has other names than at the last start.
 func (t *Table) Renew(ctx context.Context, names []dnswire.Name) error {
-	if !t.Journal() {
+	if !t.journal() {
 		return nil
 	}
 	hosts := ""
@@ -187,7 +187,7 @@ func (t *Table) Renew(ctx context.Context, names []dnswire.Name) error {
 	}
 	now := uint32(t.now().Unix())
 	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, zone_key, serial) SELECT ?1, ?2, 1 WHERE ?1 <> '' ON CONFLICT DO NOTHING`, t.Catalog, dnsname.Reverse(t.Catalog))
+		_, err := tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, zone_key, serial) SELECT ?1, ?2, 1 WHERE ?1 <> '' ON CONFLICT DO NOTHING`, t.catalog, dnsname.Reverse(t.catalog))
 		if err != nil {
 			return err
 		}
@@ -231,21 +231,19 @@ const renewed = `iif((?1 - serial) & 4294967295 BETWEEN 1 AND 2147483647, ?1, ma
 // MoveAll gives new serials to all zones, because the records that they get from the server have
 // changed. Secondaries fetch the zones whole.
 func (t *Table) MoveAll(ctx context.Context, tx *sql.Tx) error {
-	if !t.Journal() {
+	if !t.journal() {
 		return nil
 	}
 	moved, err := sqlite.Collect(ctx, tx, scanSerial, `UPDATE zone_serials SET serial = `+renewed+` RETURNING zone, serial`, uint32(t.now().Unix()))
 	if err != nil {
 		return err
 	}
-	sqlite.After(ctx, func(ctx context.Context) {
-		var zones []string
-		for _, z := range moved {
-			zones = append(zones, z.Name)
-			t.Moved(z.Name, z.Serial)
-		}
-		t.Changed(ctx, nil, zones)
-	})
+	var changed Changed
+	for _, z := range moved {
+		changed.Zones = append(changed.Zones, z.Name)
+		sqlite.Touch(ctx, Moved{z.Name, z.Serial})
+	}
+	sqlite.Touch(ctx, changed)
 	_, err = tx.ExecContext(ctx, `DELETE FROM zone_journal`)
 	return err
 }
@@ -276,7 +274,7 @@ func (t *Table) MovePast(ctx context.Context, zone string, serial uint32) error 
 		if rows, err := moved.RowsAffected(); rows == 0 || err != nil {
 			return err
 		}
-		sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, nil, []string{zone}) })
+		sqlite.Touch(ctx, Changed{Zones: []string{zone}})
 		return t.forget(ctx, tx, zone)
 	})
 }

@@ -302,7 +302,7 @@ func TestJournalIsBounded(t *testing.T) {
 // an empty change, one that has missed more the whole zone. Zones that are gone, and the catalog, have no journal.
 func TestIdleJournalIsBounded(t *testing.T) {
 	w := newWorld(t)
-	w.table.Catalog = "catalog.invalid"
+	w.name("catalog.invalid")
 	for _, zone := range []string{"example.com", "busy.example", "gone.example"} {
 		w.zone(zone)
 	}
@@ -396,7 +396,7 @@ func TestOneTTL(t *testing.T) {
 func TestCatalogIsNoZone(t *testing.T) {
 	w := newWorld(t)
 	w.zone("example.com")
-	w.table.Catalog = "catalog.invalid"
+	w.name("catalog.invalid")
 	for zone, want := range map[string]error{"catalog.invalid": builtin.ErrCatalog, "a.catalog.invalid": nil, "": nil} {
 		if err := w.table.CheckZone("builtin", zone); err != want {
 			t.Errorf("%q: %v", zone, err)
@@ -411,12 +411,12 @@ func TestCatalogIsNoZone(t *testing.T) {
 	if _, err := w.db.Exec(`UPDATE services SET zone = '', zone_key = ''`); err != nil {
 		t.Fatal(err)
 	}
-	w.table.Catalog = ""
+	w.name("")
 	if err := w.table.CheckCatalog(t.Context()); err != nil {
 		t.Errorf("no catalog, and a service without a domain: %v", err)
 	}
 	w.zone("example.com")
-	w.table.Catalog = "example.com"
+	w.name("example.com")
 	if err := w.table.CheckCatalog(t.Context()); !errors.Is(err, builtin.ErrCatalog) {
 		t.Errorf("a catalog with the name of a zone: %v", err)
 	}
@@ -430,7 +430,7 @@ func TestCatalog(t *testing.T) {
 	if err := w.table.Version(t.Context(), dnswire.Root, func(nameserver.Version) error { return nil }); err != nameserver.ErrNoZone {
 		t.Errorf("the root without a catalog: %v", err)
 	}
-	w.table.Catalog = "catalog.invalid" // its zones are older
+	w.name("catalog.invalid") // its zones are older
 	p := newPeers(t)
 	server := w.listen(builtin.Zones{Store: w.table, Own: func() []netip.Addr { return nil }}, p)
 	first := p.transfer(t, server, "catalog.invalid")

@@ -22,12 +22,15 @@ import (
 
 // world is a database of built-in zones, and servers that answer from it.
 type world struct {
-	t      testing.TB
-	path   string
-	db     *sql.DB
-	table  *builtin.Table
-	ctx    context.Context // ends with the test
-	ending sync.WaitGroup
+	t       testing.TB
+	path    string
+	db      *sql.DB
+	open    *sqlite.Database
+	table   *builtin.Table
+	catalog string
+	changed func(sqlite.Notice) // is told of what the test itself stores
+	ctx     context.Context     // ends with the test
+	ending  sync.WaitGroup
 }
 
 func newWorld(t testing.TB) *world {
@@ -36,7 +39,7 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, path: filepath.Join(t.TempDir(), "x.db")}
+	w := &world{t: t, path: filepath.Join(t.TempDir(), "x.db"), changed: func(sqlite.Notice) {}}
 	db, err := sqlite.Open(t.Context(), w.path, sqlite.Schema{
 		Tables: string(schema), First: func(context.Context, *sql.Tx) error { return nil },
 	}, slog.New(slog.DiscardHandler))
@@ -46,11 +49,18 @@ func newWorld(t testing.TB) *world {
 	t.Cleanup(func() { db.Close() })
 	w.db = db.Writer
 	w.exec(`INSERT INTO appliance (id, owner) VALUES (1, '0123456789ab')`)
-	w.table = builtin.NewTable(db, time.Now)
+	w.open = db
+	w.name("")
 	ctx, cancel := context.WithCancel(context.Background())
 	w.ctx = ctx
 	t.Cleanup(func() { cancel(); w.ending.Wait() })
 	return w
+}
+
+// name gives the catalog a name.
+func (w *world) name(catalog string) {
+	w.catalog = catalog
+	w.table = builtin.NewTable(w.open, catalog, func() bool { return true }, time.Now)
 }
 
 func (w *world) exec(statement string, args ...any) {
@@ -75,7 +85,7 @@ func (w *world) listen(zones builtin.Zones, peers ...nameserver.Peers) string {
 	c := nameserver.Config{Addresses: []string{"127.0.0.1:0"}}
 	if len(peers) > 0 {
 		c.Peers, c.Versions = peers[0], w.table
-		c.Catalog, _ = dnswire.ParseName(w.table.Catalog)
+		c.Catalog, _ = dnswire.ParseName(w.catalog)
 	}
 	server, err := nameserver.Listen(c, zones, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -155,7 +165,7 @@ func (w *world) zone(name string) {
 func (w *world) foreign(name string, value provider.Value) {
 	w.t.Helper()
 	w.exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, 120)`, key(name), dnswire.TXTData(value))
-	w.table.Changed(w.t.Context(), []string{key(name)}, nil)
+	w.changed(sqlite.Notice{builtin.Changed{Records: []string{key(name)}}})
 }
 
 // key is a name as the zones have it: folded, labels from the root.

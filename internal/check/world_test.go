@@ -17,6 +17,7 @@ import (
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
+	"meshddns/internal/reconcile"
 	"meshddns/test/tables"
 )
 
@@ -39,7 +40,11 @@ func newWorld(t *testing.T, check string, endpoints ...string) *world {
 	w.db.Fill("desec", `{"check":`+check+`}`)
 	now := func() time.Time { w.lock.Lock(); defer w.lock.Unlock(); return w.at }
 	log := events.New(w.db.Reader, w.db.Tx, now, func(int64) {})
-	table := &Table{DB: w.db.Database, Events: log, Now: now, Ledger: ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, log)}
+	book := ledger.New(ledger.Config{
+		Reader: w.db.Reader, Tx: w.db.Tx, Zones: builtin.NewTable(w.db.Database, "", func() bool { return true }, now), Events: log,
+		Addresses: func() reconcile.Addresses { return reconcile.Addresses{} }, Now: now,
+	}, tables.Owner)
+	table := &Table{DB: w.db.Database, Events: log, Now: now, Ledger: book}
 	w.db.Usage(1, name, endpoints...)
 	control := &Control{gateways: func() []netip.Addr { return nil }}
 	w.Watch = New(table, control, func() mesh.Addresses { return mesh.Addresses{} }, slog.New(slog.NewTextHandler(&w.said, nil)))

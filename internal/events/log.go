@@ -34,7 +34,6 @@ type Log struct {
 	noted  func(seq int64)
 
 	mu    sync.Mutex
-	last  int64         // the highest seq that was noted
 	grown chan struct{} // closed at the next commit of an event; nil if nothing waits for it
 }
 
@@ -92,7 +91,7 @@ func (l *Log) add(ctx context.Context, tx *sql.Tx, seq sql.Null[int64], e Event)
 		return err
 	}
 	stored, err := result.LastInsertId()
-	sqlite.After(ctx, func(context.Context) { l.wake(stored) })
+	sqlite.Touch(ctx, grown(stored))
 	return err
 }
 
@@ -111,13 +110,22 @@ func (l *Log) Grown() <-chan struct{} {
 	return l.grown
 }
 
-func (l *Log) wake(seq int64) {
+// grown in a notice is the seq of a new event.
+type grown int64
+
+// Committed tells the readers of the log that it has grown.
+func (l *Log) Committed(n sqlite.Notice) {
+	var last int64
+	for _, what := range n {
+		seq, _ := what.(grown)
+		last = max(last, int64(seq))
+	}
+	if last == 0 {
+		return
+	}
+	l.noted(last)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if seq > l.last {
-		l.last = seq
-		l.noted(seq)
-	}
 	if l.grown != nil {
 		close(l.grown)
 		l.grown = nil

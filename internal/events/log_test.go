@@ -38,7 +38,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{t: t, now: time.UnixMilli(1_800_000_000_000)}
 	w.db = support.OpenSQLite(t, filepath.Join(t.TempDir(), "x.db"), "_journal_mode=WAL&_synchronous=OFF&_txlock=immediate&_busy_timeout=5000")
-	w.tx = sqlite.NewQueue(w.db, func() {}).Do
+	w.tx = sqlite.NewQueue(w.db, nil, func(n sqlite.Notice) { w.Committed(n) }).Do
 	w.exec(string(schema))
 	w.Log = events.New(w.db, w.tx, func() time.Time { return w.now }, func(seq int64) { w.noted = seq })
 	return w

@@ -22,7 +22,7 @@ func TestClockIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(1000, 0)
-	log := New(db, sqlite.NewQueue(db, func() {}).Do, func() time.Time { return now }, func(int64) {})
+	log := New(db, sqlite.NewQueue(db, nil, func(sqlite.Notice) {}).Do, func() time.Time { return now }, func(int64) {})
 	right := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for _, step := range []struct {
 		what   string

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
 )
 
 // changePause is the least time between two changes of one family of a lease.
@@ -132,6 +133,27 @@ func (c *clocks) change(l Lease, changed [families]bool, now time.Time) (wait ti
 			ends, live, k.told, k.held = before.ends, before.live, before.told, before.held
 		}
 		c.put(k, ends, live)
+	}
+}
+
+// deleted in a notice is the seq of a lease that is deleted, and expired a lease whose endpoints are withdrawn.
+type (
+	deleted int64
+	expired struct {
+		seq int64
+		at  time.Time
+	}
+)
+
+// Committed stops the clocks of the leases that a commit has ended.
+func (t *Table) Committed(n sqlite.Notice) {
+	for _, what := range n {
+		switch what := what.(type) {
+		case deleted:
+			t.clocks.forget(int64(what))
+		case expired:
+			t.clocks.ended(what.seq, what.at)
+		}
 	}
 }
 

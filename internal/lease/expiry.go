@@ -157,8 +157,8 @@ func (c *clocks) due(now time.Time) (due, held []int64, untold int) {
 // none when it does not. Without a control a lease ends when it is overdue by its whole time once
 // more, and another lease has been renewed since: then nodes reach this program.
 func (t *Table) released(ctx context.Context, held []int64, now time.Time) (free []int64) {
-	if t.Reachable != nil {
-		if ok, known := t.Reachable(ctx); known {
+	if t.reachable != nil {
+		if ok, known := t.reachable(ctx); known {
 			if ok {
 				return held
 			}
@@ -273,7 +273,7 @@ func (t *Table) expire(ctx context.Context, tx *sql.Tx, seq int64, now time.Time
 	if !t.clocks.stillEnding(seq) {
 		return "", nil
 	}
-	sqlite.After(ctx, func(context.Context) { t.clocks.ended(seq, now) })
+	sqlite.Touch(ctx, expired{seq, now})
 	l, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.seq = ? AND l.endpoints <> '[]'`, seq))
 	if err == ErrUnknown {
 		return "", nil // it went with its usage

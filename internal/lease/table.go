@@ -22,17 +22,14 @@ import (
 
 // Table is the stored leases and the time that each has left.
 type Table struct {
-	// Reachable reports whether a control outside of this host answers; known is false without one.
-	// nil: there is no control.
-	Reachable func(ctx context.Context) (ok, known bool)
-
-	db      *sqlite.Database
-	ledger  *ledger.Ledger
-	events  *events.Log
-	replays *replay.Table
-	now     func() time.Time
-	newID   func() (string, error)
-	log     *slog.Logger
+	db        *sqlite.Database
+	ledger    *ledger.Ledger
+	events    *events.Log
+	replays   *replay.Table
+	reachable func(context.Context) (ok, known bool)
+	now       func() time.Time
+	newID     func() (string, error)
+	log       *slog.Logger
 
 	clocks   clocks
 	unnoted  tasks.Fault // of storing the times of renewals
@@ -47,6 +44,9 @@ type Config struct {
 	Ledger   *ledger.Ledger
 	Events   *events.Log
 	Replays  *replay.Table
+	// Reachable reports whether a control outside of this host answers; known is false without one.
+	// nil: there is no control.
+	Reachable func(context.Context) (ok, known bool)
 	Now      func() time.Time
 	NewID    func() (string, error)
 	Log      *slog.Logger
@@ -54,7 +54,10 @@ type Config struct {
 
 // NewTable returns the leases of a database; call Load before use.
 func NewTable(c Config) *Table {
-	t := &Table{db: c.Database, ledger: c.Ledger, events: c.Events, replays: c.Replays, now: c.Now, newID: c.NewID, log: c.Log, clocks: clocks{all: map[int64]*clock{}}}
+	t := &Table{
+		db: c.Database, ledger: c.Ledger, events: c.Events, replays: c.Replays, reachable: c.Reachable, now: c.Now, newID: c.NewID, log: c.Log,
+		clocks: clocks{all: map[int64]*clock{}},
+	}
 	t.renewals.Add(0, changedLabel(true))
 	t.renewals.Add(0, changedLabel(false))
 	return t
@@ -227,7 +230,7 @@ func (t *Table) end(ctx context.Context, tx *sql.Tx, l Lease) error {
 	if err := t.events.Add(ctx, tx, l.event(events.LeaseEnded, listed(l.Endpoints), nil)); err != nil {
 		return err
 	}
-	sqlite.After(ctx, func(context.Context) { t.clocks.forget(l.Seq) })
+	sqlite.Touch(ctx, deleted(l.Seq))
 	if len(l.Endpoints) == 0 {
 		return nil
 	}

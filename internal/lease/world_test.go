@@ -20,6 +20,7 @@ import (
 	"meshddns/internal/ledger"
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
+	"meshddns/internal/reconcile"
 	"meshddns/internal/replay"
 	"meshddns/test/tables"
 )
@@ -63,9 +64,12 @@ func (w *world) open() {
 	w.Table = NewTable(Config{
 		Database: w.db.Database, Events: history, Now: now, Log: log,
 		Replays: replay.New(now, func() time.Duration { return w.at.Sub(began) }, newest),
-		Ledger:  ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, history),
-		NewID:   func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
+		Ledger: ledger.New(ledger.Config{
+			Reader: w.db.Reader, Tx: w.db.Tx, Zones: builtin.NewTable(w.db.Database, "", journaled, now), Events: history, Addresses: noAddresses, Now: now,
+		}, tables.Owner),
+		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
 	})
+	w.db.Subscribe(w.Committed)
 	w.must(w.Load(w.t.Context()))
 	answers := append(slices.Clone(Failures), envelope.Answer{Err: replay.ErrKey, ID: msg.IdempotencyKeyInvalid}, envelope.Answer{Err: replay.ErrReused, ID: msg.IdempotencyKeyReused})
 	a := envelope.Adapter{Log: log, Answers: answers, Counted: func(string, int, string) {}}
@@ -74,6 +78,10 @@ func (w *world) open() {
 	w.mux.Handle("GET /usages/{id}/leases", a.Handle(w.List))
 	w.mux.Handle("DELETE /usages/{id}/leases/{lease}", a.Handle(w.Remove))
 }
+
+func journaled() bool { return true }
+
+func noAddresses() reconcile.Addresses { return reconcile.Addresses{} }
 
 // restart ends the program and begins it again.
 func (w *world) restart() {

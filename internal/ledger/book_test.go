@@ -64,11 +64,20 @@ func newBook(t *testing.T) *book {
 
 // reopen makes the ledger anew, as a program that begins does.
 func (b *book) reopen() {
-	tx, now := sqlite.NewQueue(b.db, func() {}).Do, func() time.Time { return b.now }
+	tx, now := sqlite.NewQueue(b.db, nil, b.committed).Do, func() time.Time { return b.now }
 	b.events = events.New(b.db, tx, now, func(int64) {})
-	b.Ledger = ledger.New(b.db, tx, builtin.NewTable(nil, now), now, owner, b.events)
-	b.Ledger.Erase = func() { b.erased++ }
+	b.Ledger = ledger.New(ledger.Config{
+		Reader: b.db, Tx: tx, Zones: builtin.NewTable(nil, "", func() bool { return true }, now), Events: b.events, Addresses: noAddresses, Now: now,
+	}, owner)
 }
+
+func (b *book) committed(n sqlite.Notice) {
+	if slices.Contains(n, any(sqlite.Replaced{})) {
+		b.erased++
+	}
+}
+
+func noAddresses() reconcile.Addresses { return reconcile.Addresses{} }
 
 // must ends the test after an error.
 func (b *book) must(err error) {

@@ -22,15 +22,18 @@ import (
 
 // Ledger is the reconcile.Database in those tables.
 type Ledger struct {
-	Erase     func()                     // called after the commit of a transaction that deletes a key
-	Addresses func() reconcile.Addresses // this host's addresses
-
-	zones  Zones
-	reader *sql.DB
-	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
-	now    func() time.Time
+	config Config
 	owner  atomic.Pointer[string] // the mark of our values in DNS
-	events *events.Log
+}
+
+// Config has the parts of a Ledger.
+type Config struct {
+	Reader    *sql.DB                                                           // a pool of connections for reading
+	Tx        func(context.Context, func(context.Context, *sql.Tx) error) error // runs a function in one transaction, perhaps twice
+	Zones     Zones
+	Events    *events.Log
+	Addresses func() reconcile.Addresses // this host's addresses
+	Now       func() time.Time
 }
 
 // Zones are the built-in zones. Each is served while a place is in it.
@@ -39,11 +42,9 @@ type Zones interface {
 	Around(ctx context.Context, tx *sql.Tx, zones []string, f func() error) error
 }
 
-// New returns a ledger. reader is a pool of connections for reading. tx runs a function in
-// one transaction on the only connection that writes; the function may run twice.
-func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, zones Zones, now func() time.Time, owner string, log *events.Log) *Ledger {
-	none := func() reconcile.Addresses { return reconcile.Addresses{} }
-	g := &Ledger{Erase: func() {}, Addresses: none, zones: zones, reader: reader, tx: tx, now: now, events: log}
+// New returns a ledger with a mark of its values.
+func New(c Config, owner string) *Ledger {
+	g := &Ledger{config: c}
 	g.UseOwner(owner)
 	return g
 }
@@ -51,7 +52,7 @@ func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx)
 // TakeOwner makes an owner this database's own, if the database has marked no value with
 // its present owner yet. It reports whether it did.
 func (g *Ledger) TakeOwner(ctx context.Context, owner string) (taken bool, err error) {
-	err = g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, `
 			UPDATE appliance SET owner = ? WHERE id = 1 AND
 			    NOT EXISTS (SELECT 1 FROM configuration WHERE id = 1) AND NOT EXISTS (SELECT 1 FROM services WHERE id > '') AND
@@ -109,7 +110,7 @@ func (g *Ledger) markOwn(ctx context.Context, tx *sql.Tx, usages string, lane re
 // markDue makes a name due at once, and reports whether the name was known before. A name that is due already stays in
 // the lane of a person's order. A change by a node or a check joins what the name is due for, and changes no time.
 func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) (known bool, err error) {
-	due := g.now()
+	due := g.config.Now()
 	inserted, err := tx.ExecContext(ctx, `
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, ?, 0) ON CONFLICT DO NOTHING`, name, sqlite.Stamp(due), lane)
 	if err != nil {
@@ -136,7 +137,7 @@ func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 // Defer lets names in reconcile.LaneNode or reconcile.LaneLater wait in reconcile.LaneLater until their times, unless another change than that of
 // a node was made since their versions.
 func (g *Ledger) Defer(ctx context.Context, all []reconcile.Due) error {
-	return g.tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		for _, d := range all {
 			_, err := tx.ExecContext(ctx, `UPDATE names SET due = ?, lane = 'later' WHERE name = ? AND lane IN ('node', 'later') AND due > 0 AND asked <= ?`,
 				sqlite.Stamp(d.At), d.Name, d.Version)
@@ -157,7 +158,7 @@ func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range reconcile.Retold(state, g.Addresses()) {
+	for _, r := range reconcile.Retold(state, g.config.Addresses()) {
 		told := r.Now.Told
 		_, err := tx.ExecContext(ctx, `UPDATE usages SET state = ?, place = ?, rival = ? WHERE id = ?`, told.State, told.Place, told.Rival, r.Now.ID)
 		if err != nil {
@@ -191,7 +192,7 @@ func DropName(ctx context.Context, tx *sql.Tx, name string, version int64) error
 // RequestPass stores a request for a pass over all names: at once, or after reconcile.Debounce
 // for changed addresses. A later request does not replace the trigger "change".
 func (g *Ledger) RequestPass(ctx context.Context, tx *sql.Tx, trigger string) error {
-	at := g.now()
+	at := g.config.Now()
 	if trigger == reconcile.TriggerAddress {
 		at = at.Add(reconcile.Debounce)
 	}
@@ -207,7 +208,7 @@ func (g *Ledger) Adopt(ctx context.Context, owner string) error {
 	if owner == g.Owner() {
 		return ErrOwnOwner
 	}
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO adopted (owner) VALUES (?) ON CONFLICT DO NOTHING`, owner); err != nil {
 			return err
 		}
@@ -226,7 +227,7 @@ func (g *Ledger) Adopted(ctx context.Context, q sqlite.Queryer, owner string) (a
 func (g *Ledger) Intend(ctx context.Context, names, owners []string, decide func(reconcile.State) []*reconcile.Place) error {
 	var places []*reconcile.Place
 	var ids []int64
-	err := g.tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
+	err := g.config.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		state, err := g.stateIn(ctx, tx, names, owners)
 		if err != nil {
 			return err
@@ -282,7 +283,7 @@ func inParts[P any](parts []P, work func(P) error) error {
 
 // settle is Settle for one part.
 func (g *Ledger) settle(ctx context.Context, work reconcile.Settlement) error {
-	return g.tx(events.By(ctx, work.By), func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(events.By(ctx, work.By), func(ctx context.Context, tx *sql.Tx) error {
 		places, err := g.known(ctx, tx, work.Places)
 		if err != nil {
 			return err
@@ -327,7 +328,7 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 		    due = CASE WHEN ?3 THEN due WHEN version = ?2 THEN nullif(?4, 0) WHEN due > 0 AND asked <= ?2 THEN iif(?4 = 0, ?8, ?4) ELSE due END,
 		    lane = CASE WHEN ?3 THEN lane WHEN version = ?2 THEN ?5 WHEN due > 0 AND asked <= ?2 THEN iif(?4 = 0, 'node', ?5) ELSE lane END,
 		    pass = iif(version = ?2 AND ?6 > 0, ?6, pass)
-		WHERE name = ?7`, sqlite.Stamp(d.Look), d.Version, d.Kept, sqlite.Stamp(d.At), d.Lane, storedMark(d.Pass), d.Name, sqlite.Stamp(g.now()))
+		WHERE name = ?7`, sqlite.Stamp(d.Look), d.Version, d.Kept, sqlite.Stamp(d.At), d.Lane, storedMark(d.Pass), d.Name, sqlite.Stamp(g.config.Now()))
 	if err == nil && (d.Released || d.Empty) {
 		err = DropName(ctx, tx, d.Name, d.Version)
 	}
@@ -336,7 +337,7 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 
 // Settings reads the configuration's settings of the engine.
 func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
-	return settingsIn(ctx, g.reader)
+	return settingsIn(ctx, g.config.Reader)
 }
 
 func settingsIn(ctx context.Context, q sqlite.Queryer) (reconcile.Settings, error) {
@@ -353,18 +354,18 @@ func settingsIn(ctx context.Context, q sqlite.Queryer) (reconcile.Settings, erro
 // Due reads the names of a lane that are due by a time, the longest due first. Names whose
 // time is further ahead than the lane's LongestWait follow: the clock was set back.
 func (g *Ledger) Due(ctx context.Context, lane reconcile.Lane, by time.Time, limit int) ([]string, error) {
-	beyond := g.now().Add(lane.LongestWait())
+	beyond := g.config.Now().Add(lane.LongestWait())
 	if by.After(beyond) {
 		beyond = by
 	}
 	if lane == reconcile.LaneLook {
-		return sqlite.Collect(ctx, g.reader, sqlite.Text, `
+		return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `
 			SELECT name FROM (SELECT name FROM names WHERE look <= ?1 ORDER BY look LIMIT ?3 + 0)
 			UNION ALL
 			SELECT name FROM (SELECT name FROM names WHERE look > ?2 ORDER BY look LIMIT ?3 + 0)
 			LIMIT ?3 + 0`, sqlite.Stamp(by), sqlite.Stamp(beyond), limit)
 	}
-	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
+	return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `
 		SELECT name FROM (SELECT name FROM names WHERE lane = ?1 AND due <= ?2 ORDER BY due LIMIT ?4 + 0)
 		UNION ALL
 		SELECT name FROM (SELECT name FROM names WHERE lane = ?1 AND due > ?3 ORDER BY due LIMIT ?4 + 0)
@@ -379,7 +380,7 @@ func (g *Ledger) NextDue(ctx context.Context, lane reconcile.Lane, after time.Ti
 	if lane == reconcile.LaneLook {
 		query, args = `SELECT look FROM names WHERE look > ? ORDER BY look LIMIT 1`, args[1:]
 	}
-	err = g.reader.QueryRowContext(ctx, query, args...).Scan(&due)
+	err = g.config.Reader.QueryRowContext(ctx, query, args...).Scan(&due)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, false, nil
 	}
@@ -390,7 +391,7 @@ func (g *Ledger) NextDue(ctx context.Context, lane reconcile.Lane, after time.Ti
 // prefix sorts after every other lane.
 func (g *Ledger) ZoneLanes(ctx context.Context) (lanes []reconcile.Lane, err error) {
 	for last := reconcile.Lane(reconcile.ZonePrefix); ; {
-		err := g.reader.QueryRowContext(ctx, `SELECT lane FROM names WHERE lane > ? AND due > 0 ORDER BY lane LIMIT 1`, last).Scan(&last)
+		err := g.config.Reader.QueryRowContext(ctx, `SELECT lane FROM names WHERE lane > ? AND due > 0 ORDER BY lane LIMIT 1`, last).Scan(&last)
 		if err != nil {
 			return lanes, sqlite.Absent(err, nil)
 		}
@@ -400,14 +401,14 @@ func (g *Ledger) ZoneLanes(ctx context.Context) (lanes []reconcile.Lane, err err
 
 // Marked reports whether the names of a service are marked.
 func (g *Ledger) Marked(ctx context.Context) (marked bool, err error) {
-	err = g.reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM marks WHERE service_id > '')`).Scan(&marked)
+	err = g.config.Reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM marks WHERE service_id > '')`).Scan(&marked)
 	return marked, err
 }
 
 // SpreadMarks makes at most limit names of a marked service due, and deletes the mark after
 // the last one.
 func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
-	return g.tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		var id string
 		err := tx.QueryRowContext(ctx, `SELECT service_id FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id)
 		if err != nil {
@@ -448,14 +449,14 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 // Request reads the request for a new pass, and reports whether a pass runs.
 func (g *Ledger) Request(ctx context.Context) (r reconcile.Request, running bool, err error) {
 	var at int64
-	err = g.reader.QueryRowContext(ctx, `SELECT requested, requested_at, running <> '' FROM pass WHERE id = 1`).Scan(&r.Trigger, &at, &running)
+	err = g.config.Reader.QueryRowContext(ctx, `SELECT requested, requested_at, running <> '' FROM pass WHERE id = 1`).Scan(&r.Trigger, &at, &running)
 	r.At = sqlite.Stamped(at)
 	return r, running, err
 }
 
 // DropRequest deletes the request for a new pass.
 func (g *Ledger) DropRequest(ctx context.Context) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE pass SET requested = '' WHERE id = 1`)
 		return err
 	})
@@ -464,7 +465,7 @@ func (g *Ledger) DropRequest(ctx context.Context) error {
 // Pass reads the progress of the running pass.
 func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
 	var running string
-	if err = g.reader.QueryRowContext(ctx, `SELECT running FROM pass WHERE id = 1`).Scan(&running); err != nil {
+	if err = g.config.Reader.QueryRowContext(ctx, `SELECT running FROM pass WHERE id = 1`).Scan(&running); err != nil {
 		return p, err
 	}
 	return p, json.Unmarshal([]byte(running), &p)
@@ -474,7 +475,7 @@ func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
 // changes by nodes are part of it, and wait for no share of the writes. If the settings are not the ones that the caller
 // knows, it does nothing and returns 0.
 func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reconcile.Settings) (number int64, err error) {
-	err = g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		number = 0
 		if settings, err := settingsIn(ctx, tx); err != nil || settings != known {
 			return err
@@ -483,7 +484,7 @@ func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reco
 			return err
 		}
 		if p.Report.Trigger != reconcile.TriggerInterval {
-			if _, err := tx.ExecContext(ctx, `UPDATE names SET lane = '', due = ? WHERE lane IN ('node', 'later') AND due > 0`, sqlite.Stamp(g.now())); err != nil {
+			if _, err := tx.ExecContext(ctx, `UPDATE names SET lane = '', due = ? WHERE lane IN ('node', 'later') AND due > 0`, sqlite.Stamp(g.config.Now())); err != nil {
 				return err
 			}
 		}
@@ -496,7 +497,7 @@ func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reco
 
 // SavePass stores the progress of the running pass.
 func (g *Ledger) SavePass(ctx context.Context, p reconcile.Progress) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = ? WHERE id = 1`, text(p))
 		return err
 	})
@@ -504,7 +505,7 @@ func (g *Ledger) SavePass(ctx context.Context, p reconcile.Progress) error {
 
 // EndPass stores the report of a pass, which does not run any more.
 func (g *Ledger) EndPass(ctx context.Context, r reconcile.Report) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE pass SET running = '', last = ? WHERE id = 1`, text(r)); err != nil {
 			return err
 		}
@@ -524,7 +525,7 @@ func text(v any) string {
 // LastReport reads the report of the last complete pass, nil if there is none.
 func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error) {
 	var last string
-	err = g.reader.QueryRowContext(ctx, `SELECT last FROM pass WHERE id = 1`).Scan(&last)
+	err = g.config.Reader.QueryRowContext(ctx, `SELECT last FROM pass WHERE id = 1`).Scan(&last)
 	if err == nil && last != "" {
 		err = json.Unmarshal([]byte(last), &r)
 	}
@@ -535,12 +536,12 @@ func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error
 // that wait for their zone, and probes in use: only probes are in LaneAsked with a later
 // time. A pass leaves out names in LaneLater too until they are due.
 func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
-	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
+	return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `
 		SELECT name FROM names
 		WHERE name > ?1 AND (?2 = 0 OR pass NOT IN (?3, ?4)) AND
 		      (due IS NULL OR lane NOT GLOB 'zone *' AND NOT (due > ?5 AND (lane = 'ask' OR lane = 'later' AND ?2 > 0)))
 		ORDER BY name LIMIT ?6 + 0`, cursor, pass, storedMark(reconcile.PassMark{Number: pass}),
-		storedMark(reconcile.PassMark{Number: pass, Bad: true}), sqlite.Stamp(g.now()), limit)
+		storedMark(reconcile.PassMark{Number: pass, Bad: true}), sqlite.Stamp(g.config.Now()), limit)
 }
 
 // storedMark returns a mark in its stored form: twice the number, plus one for a bad name.
@@ -558,18 +559,18 @@ func parseMark(stored int64) reconcile.PassMark {
 
 // BadNames reads names in order that the pass has marked as bad.
 func (g *Ledger) BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error) {
-	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
+	return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `
 		SELECT name FROM names WHERE name > ? AND pass = ? ORDER BY name LIMIT ? + 0`, after, storedMark(reconcile.PassMark{Number: pass, Bad: true}), limit)
 }
 
 // CountLater counts the names in reconcile.LaneLater.
 func (g *Ledger) CountLater(ctx context.Context) (count uint64, err error) {
-	err = g.reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE lane = 'later' AND due > 0`).Scan(&count)
+	err = g.config.Reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE lane = 'later' AND due > 0`).Scan(&count)
 	return count, err
 }
 
 // CountNames counts the names of a pass. It reads all of them.
 func (g *Ledger) CountNames(ctx context.Context) (count int64, err error) {
-	err = g.reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE name > ''`).Scan(&count)
+	err = g.config.Reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE name > ''`).Scan(&count)
 	return count, err
 }

@@ -160,7 +160,7 @@ func (g *Ledger) addAll(ctx context.Context, tx *sql.Tx, all []events.Event, nam
 		return err
 	}
 	for _, e := range all {
-		if err := g.events.Add(ctx, tx, usages.about(e)); err != nil {
+		if err := g.config.Events.Add(ctx, tx, usages.about(e)); err != nil {
 			return err
 		}
 	}
@@ -298,7 +298,7 @@ func (g *Ledger) tellRival(ctx context.Context, tx *sql.Tx, r reconcile.Retellin
 	if err := tx.QueryRowContext(ctx, `SELECT seq, name, provider_id FROM usages WHERE id = ?`, r.Now.ID).Scan(&e.Usage, &e.Name, &e.ServiceID); err != nil {
 		return err
 	}
-	return g.events.Add(ctx, tx, e)
+	return g.config.Events.Add(ctx, tx, e)
 }
 
 // freeUsage deletes a released usage of a name.
@@ -312,13 +312,13 @@ func (g *Ledger) freeUsage(ctx context.Context, tx *sql.Tx, n reconcile.Name, id
 	if err := tx.QueryRowContext(ctx, `DELETE FROM usages WHERE id = ? RETURNING seq, provider_id`, id).Scan(&e.Usage, &e.ServiceID); err != nil {
 		return err
 	}
-	return g.events.Add(ctx, tx, e)
+	return g.config.Events.Add(ctx, tx, e)
 }
 
 // NoteZone stores that a zone is down, or that it is well again, and the event if that is news. A
 // restart does not tell it again.
 func (g *Ledger) NoteZone(ctx context.Context, account int64, z reconcile.ZoneState) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		e := events.Event{Kind: events.ZoneDown, Name: z.Zone, Detail: events.Detail{Provider: z.Provider, Fault: mesh.Fault(z.Fault)}}
 		query, args := `INSERT INTO zones_down (account, domain, since) SELECT id, ?2, ?3 FROM accounts WHERE id = ?1 ON CONFLICT DO NOTHING`,
 			[]any{account, z.Zone, sqlite.Stamp(z.Since)}
@@ -333,13 +333,13 @@ func (g *Ledger) NoteZone(ctx context.Context, account int64, z reconcile.ZoneSt
 		if count, err := result.RowsAffected(); err != nil || count == 0 {
 			return err
 		}
-		return g.events.Add(ctx, tx, e)
+		return g.config.Events.Add(ctx, tx, e)
 	})
 }
 
 // DownZones reads the lanes of the zones that NoteZone has stored as down.
 func (g *Ledger) DownZones(ctx context.Context) ([]reconcile.Lane, error) {
-	return sqlite.Collect(ctx, g.reader, func(row sqlite.Scanner) (reconcile.Lane, error) {
+	return sqlite.Collect(ctx, g.config.Reader, func(row sqlite.Scanner) (reconcile.Lane, error) {
 		var account int64
 		var domain string
 		err := row.Scan(&account, &domain)
@@ -368,5 +368,5 @@ func (g *Ledger) tellOrphan(ctx context.Context, tx *sql.Tx, at spot, value stri
 	if err != nil || told && last.Kind == e.Kind && bytes.Equal(last.Detail.Before, e.Detail.Before) {
 		return err
 	}
-	return g.events.Add(ctx, tx, e)
+	return g.config.Events.Add(ctx, tx, e)
 }

@@ -107,7 +107,7 @@ func scanPlace(row sqlite.Scanner) (p StoredPlace, err error) {
 
 // savePlace stores a place and returns its id.
 func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (id int64, err error) {
-	now := sqlite.Shown(g.now())
+	now := sqlite.Shown(g.config.Now())
 	values := []any{p.Name, p.Sibling.Owner, p.Sibling.Type, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Doubt.String(), p.Gone, sqlite.Stamp(p.LookAt), p.Disturbed,
 		p.Fault.Code, p.Fault.Detail, p.Fault.Key, p.Attempts, now}
 	if p.ID == 0 {
@@ -129,7 +129,7 @@ func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (
 // deletes the accounts that nothing else uses. It returns the ids of the stored places. before has the
 // stored places as they were.
 func (g *Ledger) writePlaces(ctx context.Context, tx *sql.Tx, before map[int64]reconcile.Place, stored, ended []reconcile.Place) (ids []int64, err error) {
-	err = g.zones.Around(ctx, tx, leftZones(before, stored, ended), func() error {
+	err = g.config.Zones.Around(ctx, tx, leftZones(before, stored, ended), func() error {
 		for _, p := range ended {
 			if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE id = ?`, p.ID); err != nil {
 				return err
@@ -150,12 +150,12 @@ func (g *Ledger) writePlaces(ctx context.Context, tx *sql.Tx, before map[int64]r
 	return ids, err
 }
 
-// leaveAccount deletes an account if nothing uses it. If a secret is deleted with the account, it calls
-// Erase after the commit.
+// leaveAccount deletes an account if nothing uses it. If a secret is deleted with the account, the commit's
+// notice says so.
 func (g *Ledger) leaveAccount(ctx context.Context, tx *sql.Tx, id int64) error {
 	erased, err := LeaveAccount(ctx, tx, id)
 	if erased {
-		sqlite.After(ctx, func(context.Context) { g.Erase() })
+		sqlite.Touch(ctx, sqlite.Replaced{})
 	}
 	return err
 }
@@ -202,7 +202,7 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 	}
 	var left []reconcile.Place
 	for _, p := range n.Places {
-		p, _ := p.After(reconcile.Event{Kind: reconcile.Forced}, reconcile.Wish{}, reconcile.Write, g.now())
+		p, _ := p.After(reconcile.Event{Kind: reconcile.Forced}, reconcile.Wish{}, reconcile.Write, g.config.Now())
 		left = append(left, p)
 	}
 	_, err := g.changePlaces(ctx, tx, left, nil)
@@ -212,7 +212,7 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 // AddLeftovers stores leftovers, and makes their names due. It skips a name that has got a
 // place in the zone meanwhile, or one whose zone is being found.
 func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range places {
 			var known bool
 			err := tx.QueryRowContext(ctx, `
@@ -245,8 +245,8 @@ func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) err
 // id is stored too.
 func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 	var stored reconcile.Place
-	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		stored, _ = p.After(reconcile.Event{Kind: reconcile.Intent, Value: p.Doubt.Value}, reconcile.Wish{}, reconcile.Write, g.now())
+	err := g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		stored, _ = p.After(reconcile.Event{Kind: reconcile.Intent, Value: p.Doubt.Value}, reconcile.Wish{}, reconcile.Write, g.config.Now())
 		if stored.Account.ID == 0 {
 			if stored.Account.ID, _, err = storeAccount(ctx, tx, stored.Account); err != nil {
 				return err
@@ -257,7 +257,7 @@ func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 		}
 		_, err = tx.ExecContext(ctx, `
 			INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, 'ask', 0) ON CONFLICT DO NOTHING`,
-			stored.Name, sqlite.Stamp(g.now().Add(reconcile.ProbeTime)))
+			stored.Name, sqlite.Stamp(g.config.Now().Add(reconcile.ProbeTime)))
 		return err
 	})
 	if err == nil {
@@ -268,7 +268,7 @@ func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 
 // EndProbe deletes the place of a probe that is gone, and its account if nothing else uses it.
 func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := g.writePlaces(ctx, tx, nil, nil, []reconcile.Place{p}); err != nil {
 			return err
 		}
@@ -301,21 +301,21 @@ func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]Store
 
 // NameVersion returns the version of a name, 0 for an unknown one.
 func (g *Ledger) NameVersion(ctx context.Context, name string) (version int64, err error) {
-	err = g.reader.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)
+	err = g.config.Reader.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)
 	return version, sqlite.Absent(err, nil)
 }
 
 // NameDue returns the time at which a name is due, zero if it waits for a pass.
 func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
 	var due int64
-	err := g.reader.QueryRowContext(ctx, `SELECT coalesce(due, 0) FROM names WHERE name = ?`, name).Scan(&due)
+	err := g.config.Reader.QueryRowContext(ctx, `SELECT coalesce(due, 0) FROM names WHERE name = ?`, name).Scan(&due)
 	return sqlite.Stamped(due), sqlite.Absent(err, nil)
 }
 
 // ForgetLeftover deletes a leftover whose value a person has removed. It returns
 // ErrNoLeftover if there is none.
 func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		p, err := scanPlace(tx.QueryRowContext(ctx, selectPlaces+` WHERE id = ? AND state = 'leftover'`, id))
 		if err != nil {
 			return err
@@ -394,7 +394,7 @@ func (l *loader) domains(ctx context.Context, zones []reconcile.Zone) ([]reconci
 // endpoint have different ids for it. For one account different ids do not count: the zone
 // may have been deleted and made again.
 func (g *Ledger) Strangers(ctx context.Context, z reconcile.Zone, names []string) ([]string, error) {
-	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
+	return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `
 		SELECT value FROM json_each(?1)
 		WHERE NOT EXISTS (SELECT 1 FROM places p JOIN accounts a ON a.id = p.account
 		                  WHERE p.name = value AND p.owner = '' AND (p.zone = ?2 OR ?4 = 'builtin') AND (a.provider = 'builtin') = (?4 = 'builtin') AND

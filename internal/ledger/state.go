@@ -50,7 +50,7 @@ func selectConfigured(ctx context.Context, q sqlite.Queryer) (*configured, error
 // snapshot begins a read transaction. Its queries see one state of the database: otherwise
 // a row could be deleted before a query reads the row that refers to it.
 func (g *Ledger) snapshot(ctx context.Context) (*sql.Tx, error) {
-	return g.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	return g.config.Reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 }
 
 // State reads everything that is stored about some names, in one snapshot.
@@ -65,7 +65,7 @@ func (g *Ledger) State(ctx context.Context, names []string) (reconcile.State, er
 
 // OwnState returns the state of the configuration's own record, "" without a configuration.
 func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
-	c, err := selectConfigured(ctx, g.reader)
+	c, err := selectConfigured(ctx, g.config.Reader)
 	if err != nil || c == nil {
 		return "", err
 	}
@@ -73,7 +73,7 @@ func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
 	if err != nil {
 		return "", err
 	}
-	return reconcile.OwnState(state, g.Addresses()), nil
+	return reconcile.OwnState(state, g.config.Addresses()), nil
 }
 
 // Formats reads the records of a network at a name, in all its formats; none if another network
@@ -83,7 +83,7 @@ func (g *Ledger) Formats(ctx context.Context, name, network string) ([]reconcile
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.FormatStates(state, network, g.Addresses()), nil
+	return reconcile.FormatStates(state, network, g.config.Addresses()), nil
 }
 
 // LeftOut reads what the formats of a usage leave out of the endpoints of a slot.
@@ -97,7 +97,7 @@ func (g *Ledger) LeftOut(ctx context.Context, name, usage, slot string) ([]recon
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.LeftOutOf(state, usage, slot, g.Addresses()), nil
+	return reconcile.LeftOutOf(state, usage, slot, g.config.Addresses()), nil
 }
 
 // Listed reads the endpoints of the network that has a name; ok is false if its usage has not the
@@ -107,7 +107,7 @@ func (g *Ledger) Listed(ctx context.Context, name string) (endpoints []string, o
 	if err != nil {
 		return nil, false, err
 	}
-	endpoints, ok = reconcile.Listed(state, g.Addresses())
+	endpoints, ok = reconcile.Listed(state, g.config.Addresses())
 	return endpoints, ok, nil
 }
 
@@ -115,7 +115,7 @@ func (g *Ledger) Listed(ctx context.Context, name string) (endpoints []string, o
 // the configuration's own one, and places in the states 'leftover' and 'withdrawn'.
 func (g *Ledger) Totals(ctx context.Context) (map[string]uint64, error) {
 	totals := map[string]uint64{}
-	_, err := sqlite.Collect(ctx, g.reader, func(row sqlite.Scanner) (count uint64, err error) {
+	_, err := sqlite.Collect(ctx, g.config.Reader, func(row sqlite.Scanner) (count uint64, err error) {
 		var what string
 		err = row.Scan(&what, &count)
 		totals[what] = count
@@ -147,7 +147,7 @@ func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names, owners []
 		return state, err
 	}
 	l := loader{
-		q: q, now: g.now, names: sqlite.TextList(names), at: map[string]int{},
+		q: q, now: g.config.Now, names: sqlite.TextList(names), at: map[string]int{},
 		accounts: map[int64]*reconcile.Account{}, heirs: map[int64]reconcile.Account{},
 	}
 	for i, name := range names {
@@ -187,14 +187,14 @@ func (g *Ledger) rival(ctx context.Context, q sqlite.Queryer, names []reconcile.
 	}
 	beside, err := g.StateIn(ctx, q, reconcile.Beside(names[at].Name))
 	if err == nil {
-		names[at].Own.Rival = reconcile.BesideOwner(beside, names[at].Name, g.Addresses())
+		names[at].Own.Rival = reconcile.BesideOwner(beside, names[at].Name, g.config.Addresses())
 	}
 	return err
 }
 
 // OwnRival returns the name of the configuration's own record, and the network that has it, "" for none.
 func (g *Ledger) OwnRival(ctx context.Context) (name, network string, err error) {
-	c, err := selectConfigured(ctx, g.reader)
+	c, err := selectConfigured(ctx, g.config.Reader)
 	if err != nil || c == nil {
 		return "", "", err
 	}

@@ -148,7 +148,7 @@ func TestOwnStateIsTold(t *testing.T) {
 	b.configure("auto", account.ID)
 	b.due(host, reconcile.LaneChanged)
 	got = append(got, own())
-	standing := reconcile.Desired(b.state(host), b.Addresses())[0].Records[0].Want
+	standing := reconcile.Desired(b.state(host), noAddresses())[0].Records[0].Want
 	b.put(reconcile.Place{Name: host, Account: account, State: reconcile.Published, Standing: standing})
 	got = append(got, own())
 	b.exec(`UPDATE configuration SET txt_endpoints = '["a://new:1"]'`)

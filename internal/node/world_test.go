@@ -18,6 +18,7 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
+	"meshddns/internal/reconcile"
 	"meshddns/test/tables"
 )
 
@@ -68,11 +69,15 @@ func newWorld(t *testing.T) *world {
 	w.db.Usage(1, full, "tcp://192.0.2.1:11010")
 	w.db.Usage(2, "_mesh.b.example.com", "tcp://192.0.2.2:11010")
 	history := events.New(w.db.Reader, w.db.Tx, w.now, func(int64) {})
-	book := ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, w.now), w.now, tables.Owner, history)
+	book := ledger.New(ledger.Config{
+		Reader: w.db.Reader, Tx: w.db.Tx, Zones: builtin.NewTable(w.db.Database, "", func() bool { return true }, w.now), Events: history,
+		Addresses: func() reconcile.Addresses { return reconcile.Addresses{} }, Now: w.now,
+	}, tables.Owner)
 	w.leases = lease.NewTable(lease.Config{
 		Database: w.db.Database, Events: history, Now: w.now, Log: log, Ledger: book,
 		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
 	})
+	w.db.Subscribe(w.leases.Committed)
 	w.must(w.leases.Load(t.Context()))
 	serve := func(proxies ...netip.Prefix) string {
 		server := httptest.NewServer(New(Config{Leases: w.leases, Proxies: proxies, Listed: book.Listed, Answers: lease.Failures, Log: log}).Handler())

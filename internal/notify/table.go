@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,7 +52,14 @@ func (n *Table) change() <-chan struct{} {
 	return n.changed
 }
 
-func (n *Table) wake() {
+// changed in a notice says that the settings of a target have changed.
+type changed struct{}
+
+// Committed wakes the sender if targets have changed.
+func (n *Table) Committed(notice sqlite.Notice) {
+	if !slices.Contains(notice, any(changed{})) {
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	close(n.changed)
@@ -145,7 +153,8 @@ func (n *Table) Save(ctx context.Context, t Target) (saved Target, err error) {
 		if stored.state != OK {
 			saved.since = sqlite.Shown(n.now())
 		}
-		sqlite.After(ctx, func(context.Context) { n.db.Erase(); n.wake() })
+		sqlite.Touch(ctx, sqlite.Replaced{})
+		sqlite.Touch(ctx, changed{})
 		return insert(ctx, tx, saved)
 	})
 	return saved, err
@@ -169,7 +178,8 @@ func (n *Table) Delete(ctx context.Context, id string) error {
 		if _, err := selectTarget(ctx, tx, id); err != nil {
 			return err
 		}
-		sqlite.After(ctx, func(context.Context) { n.db.Erase(); n.wake() })
+		sqlite.Touch(ctx, sqlite.Replaced{})
+		sqlite.Touch(ctx, changed{})
 		_, err := tx.ExecContext(ctx, `DELETE FROM notifications WHERE id = ?`, id)
 		return err
 	})
@@ -178,7 +188,7 @@ func (n *Table) Delete(ctx context.Context, id string) error {
 // restart makes a target that is not OK try at once, unless its settings have changed.
 func (n *Table) restart(ctx context.Context, t Target) error {
 	return n.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		sqlite.After(ctx, func(context.Context) { n.wake() })
+		sqlite.Touch(ctx, changed{})
 		_, err := tx.ExecContext(ctx, `
 			UPDATE notifications SET revision = ?, state = 'ok', code = '', message = '', attempts = 0, since = ?, next_at = 0
 			WHERE id = ? AND revision = ? AND state <> 'ok'`, rand.Int64(), sqlite.Shown(n.now()), t.ID, t.revision)

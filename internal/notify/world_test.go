@@ -131,6 +131,8 @@ func open(t *testing.T, path, schema string) *world {
 		Table: NewTable(db, time.Now), History: events.New(db.Reader, db.Tx, time.Now, func(int64) {}),
 		Well: func(context.Context) bool { return !w.ill }, Log: slog.New(slog.NewTextHandler(w.logs, nil)),
 	}
+	db.Subscribe(w.History.Committed)
+	db.Subscribe(w.Table.Committed)
 	return w
 }
 

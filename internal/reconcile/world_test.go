@@ -67,10 +67,13 @@ func newWorld(t *testing.T, mode string) *world {
 	w.exec(string(schema))
 	w.exec(`INSERT INTO appliance (id, owner) VALUES (1, ?);
 		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '')`, owner)
-	queue := sqlite.NewQueue(w.db, func() { w.engine.Wake() })
+	queue := sqlite.NewQueue(w.db, nil, func(sqlite.Notice) { w.engine.Wake() })
 	readers := open(4)
 	w.events = events.New(readers, queue.Do, w.now, func(int64) {})
-	w.ledger = ledger.New(readers, queue.Do, builtin.NewTable(nil, w.now), w.now, owner, w.events)
+	w.ledger = ledger.New(ledger.Config{
+		Reader: readers, Tx: queue.Do, Zones: builtin.NewTable(nil, "", func() bool { return true }, w.now), Events: w.events,
+		Addresses: func() reconcile.Addresses { return reconcile.Addresses{} }, Now: w.now,
+	}, owner)
 	w.vendor = &vendor{values: map[string][]string{}, before: func(context.Context, string, string) error { return nil }}
 	w.renew()
 	account := w.account("key")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -18,7 +17,6 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
-	"meshddns/internal/sqlite"
 	"meshddns/internal/tasks"
 )
 
@@ -38,27 +36,26 @@ type Zones interface {
 	MovePast(ctx context.Context, zone string, serial uint32) error
 }
 
-// Notifier tells secondaries of new versions of zones, and knows which ones they have.
+// Notifier tells secondaries of new versions of zones.
 type Notifier struct {
 	*Table
 	zones  Zones
 	from   netip.Addr // of the messages; not valid: the system chooses
 	events *events.Log
 	log    *slog.Logger
-	wake   chan struct{}
 	counts [2]atomic.Uint64 // messages without and with an answer
 
 	reading, storing tasks.Fault
 }
 
-// NewNotifier returns the secondaries of a database, and no zones. Load reads them.
-func NewNotifier(db *sqlite.Database, log *events.Log, logger *slog.Logger) *Notifier {
-	return &Notifier{Table: newTable(db), zones: none{}, events: log, log: logger, wake: make(chan struct{}, 1)}
+// NewNotifier returns a notifier of secondaries. zones is nil if there are none. Messages come from an
+// address, if it is valid.
+func NewNotifier(secondaries *Table, zones Zones, from netip.Addr, log *events.Log, logger *slog.Logger) *Notifier {
+	if zones == nil {
+		zones = none{}
+	}
+	return &Notifier{Table: secondaries, zones: zones, from: from, events: log, log: logger}
 }
-
-// Serve sets the zones, before Run and before any request. Messages come from an address, if it is
-// valid.
-func (n *Notifier) Serve(zones Zones, from netip.Addr) { n.zones, n.from = zones, from }
 
 // none has no zone.
 type none struct{}
@@ -69,58 +66,6 @@ func (none) SOA(context.Context, string) (soa dnswire.RR, serial uint32, ok bool
 
 func (none) MovePast(context.Context, string, uint32) error { return nil }
 
-// Moved tells that a zone has a new serial.
-func (n *Notifier) Moved(zone string, serial uint32) {
-	now := time.Now()
-	for _, s := range n.known() {
-		if s.takes(zone) {
-			s.follower.hear(zone, serial, now)
-		}
-	}
-	n.look()
-}
-
-// look makes Run look at what is due.
-func (n *Notifier) look() {
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Fetched tells that a secondary has got a version of a zone.
-func (n *Notifier) Fetched(from netip.Addr, key, apex dnswire.Name, serial uint32) {
-	for f := range n.of(from, key, apex) {
-		f.fetch(apex.Bare(), serial)
-	}
-}
-
-// Names tells that a secondary names a version of a zone as the one that it has, and reports whether it
-// got it from this process.
-func (n *Notifier) Names(from netip.Addr, key, apex dnswire.Name, serial uint32) (sent bool) {
-	for f := range n.of(from, key, apex) {
-		f.mu.Lock()
-		if s := f.zones[apex.Bare()]; s != nil && f.names(s, serial) {
-			sent = true
-		}
-		f.mu.Unlock()
-	}
-	n.look()
-	return sent
-}
-
-// of yields the secondaries that take a zone and that a request may come from.
-func (n *Notifier) of(from netip.Addr, key, apex dnswire.Name) iter.Seq[*follower] {
-	zone := apex.Bare()
-	return func(yield func(*follower) bool) {
-		for _, s := range n.known() {
-			if s.matches(from, key) && s.takes(zone) && !yield(s.follower) {
-				return
-			}
-		}
-	}
-}
-
 // Run sends messages until ctx ends. It begins with all zones, because what was told before is not
 // known.
 func (n *Notifier) Run(ctx context.Context) error {
@@ -128,7 +73,6 @@ func (n *Notifier) Run(ctx context.Context) error {
 	defer sending.Wait()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	changed := n.change()
 	begun := n.begin(ctx)
 	for {
 		timer := time.NewTimer(n.send(ctx, &sending))
@@ -138,8 +82,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 		case <-look.C:
 			begun = begun || n.begin(ctx)
 			n.tellLags(ctx)
-		case <-changed:
-			changed = n.change()
+		case <-n.changed:
 			begun = n.begin(ctx)
 		case <-ctx.Done():
 			timer.Stop()
@@ -175,7 +118,7 @@ func (n *Notifier) send(ctx context.Context, sending *sync.WaitGroup) (pause tim
 			}
 			sending.Go(func() {
 				n.notify(ctx, to, s)
-				n.look()
+				signal(n.wake)
 			})
 		}
 	}
@@ -209,7 +152,7 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	switch {
 	case f.zones[s.zone] != s: // forgotten meanwhile
 		return
-	case err == nil && !ok:
+	case err == nil && !ok && s.due.IsZero():
 		delete(f.zones, s.zone)
 		return
 	}

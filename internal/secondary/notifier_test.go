@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/builtin"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/events"
 	"meshddns/internal/secrets"
@@ -56,8 +57,8 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	w.Notifier = NewNotifier(db, events.New(db.Reader, db.Tx, time.Now, func(int64) {}), slog.New(slog.DiscardHandler))
-	w.Serve(w, netip.MustParseAddr("127.0.0.1"))
+	w.Notifier = NewNotifier(NewTable(db), w, netip.MustParseAddr("127.0.0.1"), events.New(db.Reader, db.Tx, time.Now, func(int64) {}), slog.New(slog.DiscardHandler))
+	db.Subscribe(w.Committed)
 	return w
 }
 
@@ -104,7 +105,7 @@ func (w *world) move(zone string, serial uint32) {
 	w.mu.Lock()
 	w.serials[zone] = serial
 	w.mu.Unlock()
-	w.Moved(zone, serial)
+	w.Committed(sqlite.Notice{builtin.Moved{Zone: zone, Serial: serial}})
 }
 
 // peer is a secondary that the test plays: it has its own key, and does with a message what the test
@@ -325,8 +326,7 @@ func TestUnsignedAnswer(t *testing.T) {
 func TestNoticesSwap(t *testing.T) {
 	w := newWorld(t)
 	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
-	w.Moved("example.com", 9)
-	w.Moved("example.com", 8)
+	w.Committed(sqlite.Notice{builtin.Moved{Zone: "example.com", Serial: 9}, builtin.Moved{Zone: "example.com", Serial: 8}})
 	if s := w.find(p.ID).follower.state("example.com"); s.serial != 9 {
 		t.Errorf("after an earlier notice: %+v", s)
 	}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"iter"
 	"net/netip"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
+	"time"
 
+	"meshddns/internal/builtin"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
@@ -31,32 +34,29 @@ var Failures = []envelope.Answer{
 	{Err: ErrKeyDiffers, ID: msg.SecondaryKeyDiffers},
 }
 
-// Table is the stored secondaries, with a copy in memory for the DNS server.
+// Table is the stored secondaries, with a copy in memory for the DNS server, and what is known of their zones.
 type Table struct {
 	db      *sqlite.Database
-	reading sync.Mutex // from a read of the database until its result is the copy, so that the last read is the copy
 	copy    atomic.Pointer[[]Secondary]
-
-	mu      sync.Mutex
-	changed chan struct{} // closed at the next change
+	wake    chan struct{} // a message may be due
+	changed chan struct{} // the copy is another one
 }
 
-func newTable(db *sqlite.Database) *Table {
-	t := &Table{db: db, changed: make(chan struct{})}
+// NewTable returns the secondaries of a database. Load reads them.
+func NewTable(db *sqlite.Database) *Table {
+	t := &Table{db: db, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	t.copy.Store(&[]Secondary{})
 	return t
 }
 
-// Load reads the copy in memory again.
+// Load reads the copy in memory again. Only one goroutine at a time may call it.
 func (t *Table) Load(ctx context.Context) error {
-	t.reading.Lock()
-	defer t.reading.Unlock()
 	all, err := t.All(ctx)
 	if err != nil {
 		all = []Secondary{} // a secondary that is not known may transfer nothing
 	}
 	for i, s := range all {
-		if known := t.find(s.ID); known != nil {
+		if known := t.find(s.ID); known != nil && known.Address == s.Address {
 			all[i].follower = known.follower
 		} else {
 			all[i].follower = &follower{zones: map[string]*state{}}
@@ -82,20 +82,40 @@ func (t *Table) find(id string) *Secondary {
 // Any reports whether there is a secondary.
 func (t *Table) Any() bool { return len(t.known()) > 0 }
 
-// change returns a channel that is closed at the next commit that changes a secondary.
-func (t *Table) change() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.changed
+// changed in a notice says that a secondary has changed.
+type changed struct{}
+
+// Committed reads secondaries that a commit has changed again, and makes messages about zones that it has
+// moved due.
+func (t *Table) Committed(n sqlite.Notice) {
+	if slices.Contains(n, any(changed{})) {
+		t.Load(context.Background()) // a failure leaves none
+		signal(t.changed)
+	}
+	now := time.Now()
+	for _, what := range n {
+		if moved, ok := what.(builtin.Moved); ok {
+			t.moved(moved, now)
+		}
+	}
 }
 
-func (t *Table) committed(ctx context.Context) {
-	t.db.Erase()
-	t.Load(context.WithoutCancel(ctx)) // a failure leaves none
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	close(t.changed)
-	t.changed = make(chan struct{})
+// moved makes messages about a new serial due.
+func (t *Table) moved(to builtin.Moved, now time.Time) {
+	for _, s := range t.known() {
+		if s.takes(to.Zone) {
+			s.follower.hear(to.Zone, to.Serial, now)
+		}
+	}
+	signal(t.wake)
+}
+
+// signal sends to a channel unless a signal is in it already.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 const selectSecondaries = `SELECT id, address, key_name, key_secret, key_algorithm, zones FROM secondaries`
@@ -167,7 +187,8 @@ func (t *Table) Save(ctx context.Context, s Secondary) (saved Secondary, err err
 				return ErrKeyDiffers
 			}
 		}
-		sqlite.After(ctx, t.committed)
+		sqlite.Touch(ctx, sqlite.Replaced{})
+		sqlite.Touch(ctx, changed{})
 		_, err = tx.ExecContext(ctx, `
 			INSERT INTO secondaries (id, address, key_name, key_secret, key_algorithm, zones) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET address = excluded.address, key_name = excluded.key_name, key_secret = excluded.key_secret,
@@ -184,7 +205,8 @@ func (t *Table) Delete(ctx context.Context, id string) error {
 		if _, err := selectSecondary(ctx, tx, id); err != nil {
 			return err
 		}
-		sqlite.After(ctx, t.committed)
+		sqlite.Touch(ctx, sqlite.Replaced{})
+		sqlite.Touch(ctx, changed{})
 		_, err := tx.ExecContext(ctx, `DELETE FROM secondaries WHERE id = ?`, id)
 		return err
 	})
@@ -209,6 +231,39 @@ func (t *Table) May(from netip.Addr, key, apex dnswire.Name) bool {
 		}
 	}
 	return false
+}
+
+// Fetched tells that a secondary has got a version of a zone.
+func (t *Table) Fetched(from netip.Addr, key, apex dnswire.Name, serial uint32) {
+	for f := range t.of(from, key, apex) {
+		f.fetch(apex.Bare(), serial)
+	}
+}
+
+// Names tells that a secondary names a version of a zone as the one that it has, and reports whether it
+// got it from this process.
+func (t *Table) Names(from netip.Addr, key, apex dnswire.Name, serial uint32) (sent bool) {
+	for f := range t.of(from, key, apex) {
+		f.mu.Lock()
+		if s := f.zones[apex.Bare()]; s != nil && f.names(s, serial) {
+			sent = true
+		}
+		f.mu.Unlock()
+	}
+	signal(t.wake)
+	return sent
+}
+
+// of yields the secondaries that take a zone and that a request may come from.
+func (t *Table) of(from netip.Addr, key, apex dnswire.Name) iter.Seq[*follower] {
+	zone := apex.Bare()
+	return func(yield func(*follower) bool) {
+		for _, s := range t.known() {
+			if s.matches(from, key) && s.takes(zone) && !yield(s.follower) {
+				return
+			}
+		}
+	}
 }
 
 // matches reports whether a request comes from the secondary.

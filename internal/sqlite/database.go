@@ -13,7 +13,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,8 +26,6 @@ import (
 type Database struct {
 	Reader, Writer *sql.DB
 	Snapshots      *sql.DB // reads as Reader does, for transactions that last
-	// Committed is called after each commit. It is set before the first change.
-	Committed func()
 
 	path        string
 	schema      Schema
@@ -38,7 +38,13 @@ type Database struct {
 	commits     atomic.Int64
 	full        atomic.Bool           // the last write found the disk full
 	damage      atomic.Pointer[error] // the damage that Verify found
+
+	mu          sync.Mutex
+	subscribers []func(Notice)
 }
+
+// Replaced in a Notice says that a secret was replaced or deleted. It is then erased from the WAL.
+type Replaced struct{}
 
 const (
 	readers   = 4
@@ -51,7 +57,7 @@ const (
 // program (ErrForeign) and one with a newer schema, and leaves those as they are. On a full
 // disk the database can be read only, until the disk has room.
 func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ *Database, err error) {
-	d := &Database{path: filepath.Clean(path), schema: schema, log: log, Committed: func() {}}
+	d := &Database{path: filepath.Clean(path), schema: schema, log: log}
 	if d.file, err = takeFile(ctx, path, schema); err != nil {
 		return nil, err
 	}
@@ -65,12 +71,7 @@ func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ 
 	// A cache of 8 MB holds the pages of many indexes that reservations change in random order.
 	d.Writer = d.pools.Writer(dataSource(d.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
 	d.checkpoints = NewCheckpointer(d.Writer, d.Reader)
-	d.queue = NewQueue(d.Writer, func() {
-		d.commits.Add(1)
-		d.checkpoints.Committed()
-		d.Committed()
-	})
-	d.queue.Confirm, d.queue.Lost = d.file.CheckLogged, d.file.Lost
+	d.queue = NewQueue(d.Writer, d.file, d.committed)
 	d.eraser = NewEraser(d.Writer, d.Reader, busyTime, log)
 	if err := d.begin(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, onFileSystem(d.file.Target(), err)), d.Close())
@@ -193,6 +194,28 @@ func (d *Database) Tx(ctx context.Context, f TxFunc) error {
 		d.full.Store(true)
 	}
 	return err
+}
+
+// Subscribe calls f after each commit, in the order of the commits and before a caller of Tx gets its result.
+// f must not change the database.
+func (d *Database) Subscribe(f func(Notice)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.subscribers = append(slices.Clone(d.subscribers), f)
+}
+
+func (d *Database) committed(n Notice) {
+	d.commits.Add(1)
+	d.checkpoints.Committed()
+	if slices.Contains(n, any(Replaced{})) {
+		d.Erase()
+	}
+	d.mu.Lock()
+	subscribers := d.subscribers
+	d.mu.Unlock()
+	for _, f := range subscribers {
+		f(n)
+	}
 }
 
 // Commits returns the number of commits since the opening. If it has not changed, neither has anything stored.

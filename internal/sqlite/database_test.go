@@ -180,7 +180,7 @@ func TestOpenAfterClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	d := openThings(t, path)
 	committed := 0
-	d.Committed = func() { committed++ }
+	d.Subscribe(func(Notice) { committed++ })
 	if err := d.newThing(t.Context()); err != nil || committed != 1 {
 		t.Fatalf("%v, %d commits", err, committed)
 	}

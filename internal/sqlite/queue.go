@@ -34,26 +34,44 @@ const longGroup = 4 * time.Millisecond
 // the leader, which runs and commits the functions of all waiting callers. Functions of requests go
 // before background functions.
 type Queue struct {
-	// Confirm is called after each commit, before a caller gets its result. If it fails, every caller
-	// of the group gets its error, although their changes are committed. Calls never overlap.
-	Confirm func() error
-	// Lost returns why every further commit would fail, nil without a reason. Then no function begins.
-	Lost func() error
-
 	db        *sql.DB
-	committed func()
+	guard     Guard
+	committed func(Notice)
 
 	mu         sync.Mutex
 	led        bool // there is a leader
 	waiting    []*call
-	background []*call // they wait too, behind those
+	background []*call         // they wait too, behind those
+	delivered  <-chan struct{} // closed when the notices of all commits so far are delivered
 }
 
+// Guard watches over the file of a Queue.
+type Guard interface {
+	// Lost returns why every further commit would fail, nil without a reason. Then no function begins.
+	Lost() error
+	// CheckLogged is called after each commit, before a caller gets its result. If it fails, every caller
+	// of the group gets its error, although their changes are committed. Calls never overlap.
+	CheckLogged() error
+}
+
+type unguarded struct{}
+
+func (unguarded) Lost() error        { return nil }
+func (unguarded) CheckLogged() error { return nil }
+
+// Notice is what the functions of a commit have touched: the values that they gave to Touch, in their order.
+type Notice []any
+
 // NewQueue makes a queue for a database, best with a single connection. The queue calls committed
-// after each commit for which Confirm succeeded.
-func NewQueue(db *sql.DB, committed func()) *Queue {
-	none := func() error { return nil }
-	return &Queue{Confirm: none, Lost: none, db: db, committed: committed}
+// after each commit, in the order of the commits, and before a caller gets its result. Meanwhile
+// the next functions run. committed must not call Do. guard may be nil.
+func NewQueue(db *sql.DB, guard Guard, committed func(Notice)) *Queue {
+	if guard == nil {
+		guard = unguarded{}
+	}
+	delivered := make(chan struct{})
+	close(delivered)
+	return &Queue{db: db, guard: guard, committed: committed, delivered: delivered}
 }
 
 // call is one call of Do.
@@ -65,15 +83,14 @@ type call struct {
 
 	background bool
 
-	err    error
-	stored bool // its changes are committed, even if Confirm failed
+	err error
 }
 
 // running is the transaction that a TxFunc runs in.
 type running struct {
-	queue *Queue
-	tx    *sql.Tx
-	after []func(context.Context)
+	queue   *Queue
+	tx      *sql.Tx
+	touched Notice
 }
 
 type runningKey struct{}
@@ -86,15 +103,12 @@ func Tx(ctx context.Context) *sql.Tx {
 	return nil
 }
 
-// After calls f when the transaction that ctx belongs to is committed, confirmed or not, before Do
-// returns. It never calls f when the transaction is rolled back. Outside a transaction it calls f at
-// once. f gets a context without a transaction.
-func After(ctx context.Context, f func(context.Context)) {
+// Touch puts a value into the notice of the commit of the transaction that ctx belongs to. A rollback
+// drops the value. Outside of the transactions of a Queue Touch does nothing.
+func Touch(ctx context.Context, what any) {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok {
-		r.after = append(r.after, f)
-		return
+		r.touched = append(r.touched, what)
 	}
-	f(ctx)
 }
 
 type backgroundKey struct{}
@@ -130,9 +144,6 @@ func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 	for {
 		switch <-c.turn {
 		case finish:
-			if c.stored {
-				c.committed()
-			}
 			return c.err
 		case redo:
 			return q.alone(c)
@@ -200,26 +211,20 @@ func (q *Queue) handOn() {
 }
 
 // lead commits a group in tx. If no transaction could begin, the group fails with err. Then lead
-// hands on the lead and gives each caller of the group its turn.
+// gives each caller of the group its turn.
 func (q *Queue) lead(group []*call, tx *sql.Tx, err error) {
 	next := finish
 	defer func() {
-		q.handOn()
 		for _, c := range group {
 			c.turn <- next
 		}
 	}()
-	if err == nil {
+	if err != nil {
+		q.handOn()
+	} else {
 		var stored bool
-		if group, stored = q.together(group, tx); !stored {
+		if group, stored, err = q.together(group, tx); !stored {
 			next = redo
-			return
-		}
-		for _, c := range group {
-			c.stored = c.err == nil
-		}
-		if err = q.confirm(); err == nil {
-			q.committed()
 			return
 		}
 	}
@@ -229,7 +234,7 @@ func (q *Queue) lead(group []*call, tx *sql.Tx, err error) {
 }
 
 func (q *Queue) begin() (*sql.Tx, error) {
-	if err := q.Lost(); err != nil {
+	if err := q.guard.Lost(); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	tx, err := q.db.BeginTx(context.Background(), nil)
@@ -240,18 +245,17 @@ func (q *Queue) begin() (*sql.Tx, error) {
 }
 
 func (q *Queue) confirm() error {
-	if err := q.Confirm(); err != nil {
+	if err := q.guard.CheckLogged(); err != nil {
 		return fmt.Errorf("after the commit: %w", err)
 	}
 	return nil
 }
 
-// together runs a group in one transaction. It returns the calls that have run, without background
-// calls that it has put back, and reports whether they are committed. An error other than a Refusal
-// ends it at once: SQLite may have rolled back already, and would commit each further statement by
-// itself.
-func (q *Queue) together(group []*call, tx *sql.Tx) (ran []*call, stored bool) {
-	defer tx.Rollback()
+// together runs and commits a group in one transaction, and hands on the lead. It returns the calls
+// that have run, without background calls that it has put back. An error other than a Refusal
+// ends the transaction at once: SQLite may have rolled back already, and would commit each further
+// statement by itself.
+func (q *Queue) together(group []*call, tx *sql.Tx) (ran []*call, stored bool, err error) {
 	began := time.Now()
 	for n, c := range group {
 		if n > 0 && group[n-1].background && time.Since(began) > longGroup && q.putBack(group[n:]) {
@@ -260,10 +264,13 @@ func (q *Queue) together(group []*call, tx *sql.Tx) (ran []*call, stored bool) {
 		}
 		c.err = c.run(q, tx)
 		if _, refused := c.err.(Refusal); c.err != nil && !refused {
-			return group, false
+			tx.Rollback()
+			q.handOn()
+			return group, false, nil
 		}
 	}
-	return group, tx.Commit() == nil
+	stored, err = q.commit(tx, group, q.handOn)
+	return group, stored, err
 }
 
 // run runs a function of a group. A panic becomes an error here, so that the function runs again, and
@@ -277,17 +284,10 @@ func (c *call) run(q *Queue, tx *sql.Tx) (err error) {
 	return c.in(q, tx)
 }
 
-// in runs the function of a call in a transaction. It drops the After functions of an earlier run.
+// in runs the function of a call in a transaction. It drops what an earlier run has touched.
 func (c *call) in(q *Queue, tx *sql.Tx) error {
 	c.last = &running{queue: q, tx: tx}
 	return c.f(context.WithValue(c.ctx, runningKey{}, c.last), tx)
-}
-
-// committed calls the After functions of the call.
-func (c *call) committed() {
-	for _, f := range c.last.after {
-		f(c.ctx)
-	}
 }
 
 // alone runs a call in a transaction of its own.
@@ -299,30 +299,57 @@ func (q *Queue) alone(c *call) error {
 	return q.single(c, tx, func() {})
 }
 
-// single runs and commits a call in an open transaction, calls end, and then calls the After
-// functions. end comes first, because an After function may call Do, which waits for the leader.
+// single runs and commits a call in an open transaction. It calls end even if the function panics.
 func (q *Queue) single(c *call, tx *sql.Tx, end func()) error {
-	err := q.commit(c, tx, end)
-	if c.stored {
-		c.committed()
-	}
-	return err
-}
-
-// commit runs and commits a call. It calls end even if the function panics.
-func (q *Queue) commit(c *call, tx *sql.Tx, end func()) error {
-	defer end()
-	defer tx.Rollback()
+	ran := false
+	defer func() {
+		if !ran {
+			tx.Rollback()
+			end()
+		}
+	}()
 	if err := c.in(q, tx); err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	c.stored = true
-	err := q.confirm()
-	if err == nil {
-		q.committed()
-	}
+	ran = true
+	_, err := q.commit(tx, []*call{c}, end)
 	return err
+}
+
+// commit commits a transaction in which calls have run, and delivers the notice of what they have touched
+// after the notices of earlier commits. Before that it calls end, so that the next functions run meanwhile.
+func (q *Queue) commit(tx *sql.Tx, calls []*call, end func()) (stored bool, err error) {
+	before, done := q.place()
+	defer close(done)
+	if err = tx.Commit(); err == nil {
+		stored, err = true, q.confirm()
+	} else {
+		err = fmt.Errorf("commit: %w", err)
+	}
+	end()
+	<-before
+	if stored {
+		q.committed(touched(calls))
+	}
+	return stored, err
+}
+
+// place takes the next place in the order of the notices. An open transaction takes it before its commit,
+// and there is only one at a time.
+func (q *Queue) place() (before <-chan struct{}, done chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	before, done = q.delivered, make(chan struct{})
+	q.delivered = done
+	return before, done
+}
+
+// touched returns the notice of calls that have run in a transaction. A refused one has changed nothing.
+func touched(calls []*call) (n Notice) {
+	for _, c := range calls {
+		if c.err == nil {
+			n = append(n, c.last.touched...)
+		}
+	}
+	return n
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,7 +25,31 @@ type bench struct {
 	source  string
 	db      *sql.DB
 	queue   *Queue
+	guard   *guard
 	commits atomic.Int64
+
+	touched Notice // of all commits
+}
+
+// guard gives the errors that a test sets.
+type guard struct {
+	lost    error
+	confirm func() error
+}
+
+func (g *guard) Lost() error { return g.lost }
+
+func (g *guard) CheckLogged() error {
+	if g.confirm == nil {
+		return nil
+	}
+	return g.confirm()
+}
+
+// committed notes a notice. The race detector sees whether two overlap.
+func (b *bench) committed(n Notice) {
+	b.commits.Add(1)
+	b.touched = append(b.touched, n...)
 }
 
 func newBench(t *testing.T) *bench {
@@ -39,7 +64,8 @@ func newBench(t *testing.T) *bench {
 	b.db.SetMaxOpenConns(1)
 	b.exec(`CREATE TABLE calls (id INTEGER PRIMARY KEY);
 		CREATE TABLE children (id INTEGER REFERENCES calls (id) DEFERRABLE INITIALLY DEFERRED)`)
-	b.queue = NewQueue(b.db, func() { b.commits.Add(1) })
+	b.guard = &guard{}
+	b.queue = NewQueue(b.db, b.guard, b.committed)
 	return b
 }
 
@@ -244,15 +270,15 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestNested: work with the context of a transaction is committed or rolled back with it, and its After
-// functions run once, only after the commit.
+// TestNested: work with the context of a transaction is committed or rolled back with it, and what it has
+// touched is in the notice once, only after the commit.
 func TestNested(t *testing.T) {
 	failed := errors.New("failed")
 	for name, test := range map[string]struct {
-		end   error
-		other TxFunc // of the same group
-		rows  string
-		done  int
+		end     error
+		other   TxFunc // of the same group
+		rows    string
+		touched int
 	}{
 		"committed":   {nil, func(context.Context, *sql.Tx) error { return errRefused }, "1,2", 2},
 		"run twice":   {nil, func(context.Context, *sql.Tx) error { return failed }, "1,2", 2},
@@ -260,18 +286,13 @@ func TestNested(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			done := 0
 			nest := func(ctx context.Context, tx *sql.Tx) error {
 				for id := range 2 {
 					err := b.queue.Do(ctx, func(ctx context.Context, inner *sql.Tx) error {
 						if inner != tx || Tx(ctx) != tx {
 							t.Error("another transaction")
 						}
-						After(ctx, func(ctx context.Context) {
-							if done++; Tx(ctx) != nil || b.rows() != "1,2" {
-								t.Error("called within the transaction")
-							}
-						})
+						Touch(ctx, id)
 						return insert(id+1)(ctx, inner)
 					})
 					if err != nil {
@@ -283,29 +304,21 @@ func TestNested(t *testing.T) {
 				}
 				return test.end
 			}
-			if errs := b.group(nest, test.other); !errors.Is(errs[0], test.end) || b.rows() != test.rows || done != test.done {
-				t.Errorf("%v, rows %q, %d calls after; want %q, %d", errs[0], b.rows(), done, test.rows, test.done)
+			if errs := b.group(nest, test.other); !errors.Is(errs[0], test.end) || b.rows() != test.rows || len(b.touched) != test.touched {
+				t.Errorf("%v, rows %q, touched %v; want %q, %d", errs[0], b.rows(), b.touched, test.rows, test.touched)
 			}
 		})
 	}
-	b, called := newBench(t), false
-	if After(b.t.Context(), func(context.Context) { called = true }); !called || Tx(t.Context()) != nil {
-		t.Error("outside of a transaction nothing is waited for")
+	if Touch(t.Context(), "outside of a transaction"); Tx(t.Context()) != nil {
+		t.Error("there is a transaction")
 	}
 }
 
 // TestLost begins nothing once every commit would fail.
 func TestLost(t *testing.T) {
 	b := newBench(t)
-	gone := errors.New("gone")
-	lose := func(ctx context.Context, _ *sql.Tx) error {
-		After(ctx, func(context.Context) { b.queue.Lost = func() error { return gone } })
-		return nil
-	}
-	if err := b.queue.Do(t.Context(), lose); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.queue.Do(t.Context(), insert(2)); !errors.Is(err, gone) {
+	b.guard.lost = errors.New("gone")
+	if err := b.queue.Do(t.Context(), insert(2)); !errors.Is(err, b.guard.lost) {
 		t.Errorf("after it: %v", err)
 	}
 	if rows := b.rows(); rows != "" {
@@ -314,19 +327,18 @@ func TestLost(t *testing.T) {
 }
 
 // TestConfirm: without confirmation every caller gets an error, alone or in a group; a refused caller
-// gets its Refusal. The changes are committed, and the After functions run.
+// gets its Refusal. The changes are committed, and their notices are delivered.
 func TestConfirm(t *testing.T) {
 	b := newBench(t)
 	gone := errors.New("gone")
 	asked := 0
-	var after atomic.Int64
 	insert := func(id int) TxFunc {
 		return func(ctx context.Context, tx *sql.Tx) error {
-			After(ctx, func(context.Context) { after.Add(1) })
+			Touch(ctx, id)
 			return insert(id)(ctx, tx)
 		}
 	}
-	b.queue.Confirm = func() error {
+	b.guard.confirm = func() error {
 		if asked++; asked == 2 { // the commit of the call that the group waits behind
 			return nil
 		}
@@ -335,9 +347,8 @@ func TestConfirm(t *testing.T) {
 	if err := b.queue.Do(t.Context(), insert(1)); !errors.Is(err, gone) {
 		t.Errorf("alone: %v", err)
 	}
-	before := b.commits.Load()
 	refused := func(ctx context.Context, _ *sql.Tx) error {
-		After(ctx, func(context.Context) { t.Error("called after a refusal") })
+		Touch(ctx, "refused")
 		return errRefused
 	}
 	for i, err := range b.group(insert(2), insert(3), refused) {
@@ -345,48 +356,52 @@ func TestConfirm(t *testing.T) {
 			t.Errorf("call %d: %v, want %v", i, err, want)
 		}
 	}
-	if now := b.commits.Load(); now != before+1 {
-		t.Errorf("%d commits are announced, want the leader's own", now-before)
+	if rows := b.rows(); rows != "1,2,3" || !slices.Equal(b.touched, Notice{1, 2, 3}) {
+		t.Errorf("rows %s, touched %v", rows, b.touched)
 	}
-	if rows := b.rows(); rows != "1,2,3" || after.Load() != 3 {
-		t.Errorf("rows %s, and %d calls after them, want one each", rows, after.Load())
-	}
-	b.queue.Confirm = func() error { return nil }
+	b.guard.confirm = nil
 	if err := b.queue.Do(t.Context(), insert(4)); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 }
 
-// TestAfterMayCallDo: an After function may change the database too, after a transaction that was alone
-// or in a group.
-func TestAfterMayCallDo(t *testing.T) {
+// TestNoticesAreInOrder: notices come in the order of the commits, of calls alone and in groups, and of those
+// that run again after a rollback; and before the callers get their results.
+func TestNoticesAreInOrder(t *testing.T) {
 	b := newBench(t)
-	next := 0
-	chained := func(ctx context.Context, tx *sql.Tx) error {
-		After(ctx, func(ctx context.Context) {
-			next++
-			if err := b.queue.Do(ctx, insert(100+next)); err != nil {
-				t.Error(err)
+	failed := errors.New("failed")
+	var told atomic.Int64 // the last row that a notice has told
+	b.queue = NewQueue(b.db, nil, func(n Notice) {
+		for _, what := range n {
+			if before := told.Swap(what.(int64)); before != what.(int64)-1 {
+				t.Errorf("the notice of row %d comes after that of row %d", what, before)
+			}
+		}
+	})
+	var callers sync.WaitGroup
+	for caller := range 8 {
+		callers.Go(func() {
+			for round := range 50 {
+				var row int64
+				err := b.queue.Do(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+					if (caller+round)%10 == 0 {
+						return failed // the group runs again, each call alone
+					}
+					result, err := tx.ExecContext(ctx, `INSERT INTO calls (id) VALUES (NULL)`)
+					if err != nil {
+						return err
+					}
+					row, err = result.LastInsertId()
+					Touch(ctx, row)
+					return err
+				})
+				if err != nil && err != failed || err == nil && told.Load() < row {
+					t.Errorf("%v; row %d is not told, only up to %d", err, row, told.Load())
+				}
 			}
 		})
-		return insert(next+1)(ctx, tx)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- b.queue.Do(t.Context(), chained) }()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("a call alone hangs in what it does after its commit")
-	}
-	if errs := b.group(chained, func(context.Context, *sql.Tx) error { return errRefused }); errs[0] != nil {
-		t.Error(errs[0])
-	}
-	if rows := b.rows(); rows != "1,2,101,102" {
-		t.Errorf("rows %s", rows)
-	}
+	callers.Wait()
 }
 
 // counted is a connection that counts the attempts to begin a transaction.
@@ -414,7 +429,7 @@ func TestBeginFails(t *testing.T) {
 	}})
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
-	b.queue = NewQueue(pool, func() { b.commits.Add(1) })
+	b.queue = NewQueue(pool, nil, b.committed)
 	only, err := pool.Conn(t.Context()) // the leader cannot begin until it is closed
 	if err != nil {
 		t.Fatal(err)
