@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strconv"
@@ -27,6 +28,7 @@ import (
 	"meshddns/internal/envelope"
 	"meshddns/internal/format"
 	"meshddns/internal/hostaddr"
+	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
@@ -36,6 +38,7 @@ import (
 	"meshddns/internal/probe"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/secondary"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/strictjson"
@@ -116,24 +119,31 @@ func configuredAccount(c mesh.Configuration) reconcile.Account {
 type clients struct {
 	ledger     *ledger.Ledger
 	zones      builtin.Store
-	dnsAddress string // of the built-in DNS server, "" when it does not run
-	reachable  func() bool
-	nodeWrites map[string]int // see nodeWrites
+	dnsAddress string      // of the built-in DNS server, "" when it does not run
+	hidden     func() bool // see hidden
 }
 
-// hidden reports whether a built-in server runs that the world does not find.
-func (c clients) hidden() bool { return c.dnsAddress != "" && c.reachable != nil && !c.reachable() }
-
-// reachability returns a function that reports whether resolvers find the built-in server: by its
-// own name, or at an address of this host. It logs once when they no longer do.
-func reachability(named bool, addresses *hostaddr.Book, log *slog.Logger) func() bool {
+// hidden returns a function that reports whether the built-in server runs, and resolvers do not find it: neither by its
+// own name, nor at an address of this host. It logs once when they no longer do.
+func hidden(c nameserver.Config, addresses *hostaddr.Book, log *slog.Logger) func() bool {
+	if !runsDNS(c) || len(c.Hosts) > 0 {
+		return func() bool { return false }
+	}
 	var lost atomic.Bool
 	return func() bool {
-		found := named || addresses.Reachable()
+		found := addresses.Reachable()
 		if was := lost.Swap(!found); !found && !was {
 			log.Warn("no resolver finds the built-in zones: this program has neither a public address nor -dns-host")
 		}
-		return found
+		return !found
+	}
+}
+
+// knownAddresses returns a function that gives this host's addresses.
+func knownAddresses(book *hostaddr.Book, hidden func() bool) func() reconcile.Addresses {
+	return func() reconcile.Addresses {
+		last, now := book.Known()
+		return reconcile.Addresses{Last: last, Now: now, Hidden: hidden()}
 	}
 }
 
@@ -205,27 +215,10 @@ func (j *probeJournal) fault(err error) error {
 	return &provider.Error{Kind: reconcile.CodeDatabase, Err: err}
 }
 
-// engineConfig wires the reconciler to the database, the providers and the addresses.
-func engineConfig(s *store, c clients, addresses *hostaddr.Book, interval time.Duration, log *slog.Logger) reconcile.Config {
-	return reconcile.Config{
-		Database: s.ledger,
-		Open:     c.open,
-		Addresses: func() reconcile.Addresses {
-			last, now := addresses.Known()
-			return reconcile.Addresses{Last: last, Now: now, Hidden: c.hidden()}
-		},
-		Ready:    addresses.Ready(),
-		Interval: interval,
-		Writes:   nodeWrites(c.nodeWrites),
-		Log:      log,
-		Now:      s.now,
-	}
-}
-
 // newEngine makes an engine that every commit wakes.
-func (s *store) newEngine(c reconcile.Config) *reconcile.Engine {
+func newEngine(s *store, c reconcile.Config) *reconcile.Engine {
 	e := reconcile.New(c)
-	s.db.Committed, s.ledger.Addresses = e.Wake, c.Addresses
+	s.db.Subscribe(func(sqlite.Notice) { e.Wake() })
 	return e
 }
 
@@ -237,22 +230,33 @@ type builtinDNS struct {
 
 // listenDNS makes the server that a configuration asks for, which answers once it serves.
 func listenDNS(ctx context.Context, c nameserver.Config, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
-	if len(c.Addresses)+len(c.Listeners)+len(c.PacketConns) == 0 {
+	if !runsDNS(c) {
 		return d, nil
 	}
 	d.cache = builtin.NewCache(s.zones, log)
-	s.zones.Changed, s.zones.Moved, s.zones.Catalog = d.cache.Changed, s.peers.Moved, c.Catalog.Bare()
+	s.db.Subscribe(d.cache.Committed)
 	if err := s.zones.CheckCatalog(ctx); err != nil {
 		return d, err
 	}
 	if err := s.zones.Renew(ctx, c.Hosts); err != nil {
 		return d, err
 	}
-	c.Peers, c.Versions = s.peers, s.zones
-	if d.nameserver, err = nameserver.Listen(c, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log); err == nil {
-		s.peers.Serve(builtin.Announced{Table: s.zones, SOARecord: d.nameserver.SOA}, d.nameserver.OwnAddress())
-	}
+	c.Peers, c.Versions = s.secondaries, s.zones
+	d.nameserver, err = nameserver.Listen(c, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
 	return d, err
+}
+
+// runsDNS reports whether a configuration asks for a server.
+func runsDNS(c nameserver.Config) bool {
+	return len(c.Addresses)+len(c.Listeners)+len(c.PacketConns) > 0
+}
+
+// notifier tells the secondaries of the server.
+func (d builtinDNS) notifier(s *store, log *slog.Logger) *secondary.Notifier {
+	if d.nameserver == nil {
+		return secondary.NewNotifier(s.secondaries, nil, netip.Addr{}, s.events, log)
+	}
+	return secondary.NewNotifier(s.secondaries, builtin.Announced{Table: s.zones, SOARecord: d.nameserver.SOA}, d.nameserver.OwnAddress(), s.events, log)
 }
 
 // listening returns the addresses of the server, "" without one.
@@ -295,6 +299,9 @@ func (d builtinDNS) keep(ctx context.Context) error {
 
 // close closes the sockets when the program cannot start.
 func (d builtinDNS) close() {
+	if d.nameserver == nil {
+		return
+	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	d.serve(ended)
@@ -432,6 +439,9 @@ type operations struct {
 	clients   clients
 	addresses *hostaddr.Book
 	checks    *check.Watch // nil: nothing is checked
+	leases    *lease.Table
+
+	secondaries *secondary.Notifier
 }
 
 // saveConfiguration checks and stores a configuration, with the members in its body, and warns of what cannot work.
@@ -639,6 +649,6 @@ func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, versi
 	page.Family("meshddns_node_changes_waiting", "gauge", "Names whose changes by nodes and checks wait for their share of the writes at a provider.")
 	page.Figure(waiting)
 	o.engine.WriteMetrics(page)
-	o.store.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
+	o.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,10 +16,12 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
+	"meshddns/internal/dnswire"
 	"meshddns/internal/envelope"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/nameserver"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
@@ -32,49 +35,61 @@ func TestPublishing(t *testing.T) {
 }
 
 var suite = promises.Suite{
-	Open: openProgram, NoConfiguration: errNoConfiguration, NoService: errNoService, NoUsage: errNoUsage, PrefixTaken: errPrefixTaken,
+	Open: openDriven, NoConfiguration: errNoConfiguration, NoService: errNoService, NoUsage: errNoUsage, PrefixTaken: errPrefixTaken,
 }
 
-// program is what the suite drives.
-type program struct{ *server }
+// driven is what the suite drives.
+type driven struct {
+	*server
+	last   mesh.Addresses    // that were known when the database was opened
+	commit func(wake func()) // is called after each commit
+}
 
-func openProgram(ctx context.Context, path string, log *slog.Logger) (promises.Program, error) {
-	s, err := openStore(ctx, path, log)
+func openDriven(ctx context.Context, path string, addresses func() reconcile.Addresses, log *slog.Logger) (promises.Program, error) {
+	db, owner, last, err := openDatabase(ctx, path, log)
 	if err != nil {
 		return nil, err
 	}
-	return program{newServer(operations{store: s, clients: clients{ledger: s.ledger, zones: s.zones}}, "", log)}, nil
+	s, err := newStore(ctx, db, owner, "", addresses, log)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	o := operations{store: s, clients: clients{ledger: s.ledger, zones: s.zones, hidden: never}}
+	return &driven{newServer(o, "", log), last, func(wake func()) { wake() }}, nil
 }
 
-func (p program) Database() promises.Database {
+func (p *driven) Database() promises.Database {
 	s := p.ops.store
-	return promises.Database{Path: s.path(), Owner: s.owner, Addresses: s.addresses, Reader: s.db.Reader, Writer: s.db.Writer, Ledger: s.ledger, Zones: s.zones}
+	return promises.Database{Path: s.path(), Owner: s.owner, Addresses: p.last, Reader: s.db.Reader, Writer: s.db.Writer, Ledger: s.ledger, Zones: s.zones, Subscribe: s.db.Subscribe}
 }
 
-func (p program) NewEngine(book *hostaddr.Book, interval time.Duration, change func(*reconcile.Config)) *reconcile.Engine {
-	c := engineConfig(p.ops.store, p.ops.clients, book, interval, p.log)
+func (p *driven) NewEngine(book *hostaddr.Book, interval time.Duration, change func(*reconcile.Config)) *reconcile.Engine {
+	c := testEngine(p.ops.store, p.ops.clients, book, interval, p.log)
 	change(&c)
-	p.ops.engine = p.ops.store.newEngine(c)
+	p.ops.engine = reconcile.New(c)
+	wake := p.ops.engine.Wake
+	p.ops.store.db.Subscribe(func(sqlite.Notice) { p.commit(wake) })
 	return p.ops.engine
 }
 
-func (p program) Serve(address string) { p.ops.clients.dnsAddress = address }
+func (p *driven) Serve(address string) { p.ops.clients.dnsAddress = address }
 
-func (p program) Reach(named bool, book *hostaddr.Book) {
-	p.ops.clients.reachable = reachability(named, book, p.log)
+func (p *driven) Reach(named bool, book *hostaddr.Book) {
+	c := nameserver.Config{Addresses: []string{"x"}}
+	if named {
+		c.Hosts = []dnswire.Name{dnswire.Root}
+	}
+	p.ops.clients.hidden = hidden(c, book, p.log)
 }
 
-func (p program) Clock(now func() time.Time)       { p.ops.store.now = now }
-func (p program) IDs(newID func() (string, error)) { p.ops.store.newID = newID }
-func (p program) Settle()                          { settle(p.ops.store) }
-func (p program) Close() error                     { return p.ops.store.Close() }
+func (p *driven) Clock(now func() time.Time)       { p.ops.store.now = now }
+func (p *driven) IDs(newID func() (string, error)) { p.ops.store.newID = newID }
+func (p *driven) Settle()                          { settle(p.ops.store) }
+func (p *driven) Close() error                     { return p.ops.store.Close() }
 
-func (p program) LookThrough(ctx context.Context) { p.ops.store.db.Verify(ctx) }
+func (p *driven) LookThrough(ctx context.Context) { p.ops.store.db.Verify(ctx) }
 
-func (p program) OnCommit(f func(wake func())) {
-	wake := p.ops.store.db.Committed
-	p.ops.store.db.Committed = func() { f(wake) }
-}
+func (p *driven) OnCommit(f func(wake func())) { p.commit = f }
 
 // suiteConfiguration is a configuration as the suite has it.
 func suiteConfiguration(c mesh.Configuration) promises.Configuration {
@@ -98,24 +113,24 @@ func storedConfiguration(c promises.Configuration) mesh.Configuration {
 	}.configuration()
 }
 
-func (p program) Configuration(ctx context.Context) (promises.Configuration, error) {
+func (p *driven) Configuration(ctx context.Context) (promises.Configuration, error) {
 	c, err := p.ops.store.Configuration(ctx)
 	return suiteConfiguration(c), err
 }
 
-func (p program) Configure(ctx context.Context, c promises.Configuration) error {
+func (p *driven) Configure(ctx context.Context, c promises.Configuration) error {
 	return p.ops.store.PutConfiguration(ctx, storedConfiguration(c), false)
 }
 
-func (p program) Forget(ctx context.Context) (gone bool, err error) {
+func (p *driven) Forget(ctx context.Context) (gone bool, err error) {
 	return p.ops.forgetConfiguration(ctx, envelope.Until(time.Now().Add(releaseTime)))
 }
 
-func (p program) PutService(ctx context.Context, id, config string) error {
+func (p *driven) PutService(ctx context.Context, id, config string) error {
 	return p.ops.store.PutService(ctx, mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: id, Name: "service"}, Config: secrets.Secret(config)})
 }
 
-func (p program) DeleteService(ctx context.Context, id string) error {
+func (p *driven) DeleteService(ctx context.Context, id string) error {
 	return p.ops.store.DeleteService(ctx, id)
 }
 
@@ -127,7 +142,7 @@ func suiteUsage(u mesh.Usage) promises.Usage {
 	}
 }
 
-func (p program) Reserve(ctx context.Context, u promises.Usage) (promises.Usage, error) {
+func (p *driven) Reserve(ctx context.Context, u promises.Usage) (promises.Usage, error) {
 	network := mesh.NetworkID(u.Network)
 	reserved := mesh.Usage{ServiceID: u.ServiceID, Mode: mesh.CustomMode, Prefix: u.Prefix, Network: sqlite.Given(&network)}
 	if u.Prefix == mesh.AutomaticPrefix(network) {
@@ -137,12 +152,12 @@ func (p program) Reserve(ctx context.Context, u promises.Usage) (promises.Usage,
 	return suiteUsage(reserved), err
 }
 
-func (p program) Usage(ctx context.Context, id string) (promises.Usage, error) {
+func (p *driven) Usage(ctx context.Context, id string) (promises.Usage, error) {
 	u, err := p.ops.store.Usage(ctx, id)
 	return suiteUsage(u), err
 }
 
-func (p program) Usages(ctx context.Context, state reconcile.PlaceState) (all []promises.Usage, err error) {
+func (p *driven) Usages(ctx context.Context, state reconcile.PlaceState) (all []promises.Usage, err error) {
 	stored, err := p.ops.store.Usages(ctx, usageFilter{state: state}, 1000)
 	for _, u := range stored {
 		all = append(all, suiteUsage(u))
@@ -150,44 +165,44 @@ func (p program) Usages(ctx context.Context, state reconcile.PlaceState) (all []
 	return all, err
 }
 
-func (p program) Publish(ctx context.Context, id string, endpoints []string) error {
+func (p *driven) Publish(ctx context.Context, id string, endpoints []string) error {
 	return p.ops.store.ChangeUsage(ctx, id, mesh.UsageChange{Endpoints: endpoints})
 }
 
-func (p program) Format(ctx context.Context, id string, formats []string) error {
+func (p *driven) Format(ctx context.Context, id string, formats []string) error {
 	return p.ops.store.ChangeUsage(ctx, id, mesh.UsageChange{Options: mesh.OptionsChange{Formats: formats}})
 }
 
-func (p program) Keep(ctx context.Context, id string) error {
+func (p *driven) Keep(ctx context.Context, id string) error {
 	return p.ops.store.KeepUsage(ctx, id)
 }
 
-func (p program) Release(ctx context.Context, id string) (freed bool, err error) {
+func (p *driven) Release(ctx context.Context, id string) (freed bool, err error) {
 	return p.ops.releaseAndWait(ctx, id, false, envelope.Until(time.Now().Add(releaseTime)))
 }
 
-func (p program) Free(ctx context.Context, id string, force bool) (freed bool, err error) {
+func (p *driven) Free(ctx context.Context, id string, force bool) (freed bool, err error) {
 	r, err := p.ops.store.ReleaseUsage(ctx, id, force)
 	return r.freed, err
 }
 
-func (p program) CountUsages(ctx context.Context, service, prefix string) (int64, error) {
+func (p *driven) CountUsages(ctx context.Context, service, prefix string) (int64, error) {
 	return p.ops.store.CountUsages(ctx, service, prefix)
 }
 
-func (p program) Totals(ctx context.Context) (map[string]uint64, error) {
+func (p *driven) Totals(ctx context.Context) (map[string]uint64, error) {
 	return p.ops.store.ledger.Totals(ctx)
 }
 
-func (p program) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
+func (p *driven) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
 	return p.ops.store.SaveAddresses(ctx, a)
 }
 
-func (p program) Backup(ctx context.Context) (*os.File, error) { return p.ops.store.db.Backup(ctx) }
+func (p *driven) Backup(ctx context.Context) (*os.File, error) { return p.ops.store.db.Backup(ctx) }
 
-func (p program) Client(a reconcile.Account) (provider.DNS, error) { return p.ops.clients.open(a) }
+func (p *driven) Client(a reconcile.Account) (provider.DNS, error) { return p.ops.clients.open(a) }
 
-func (p program) Test(ctx context.Context, c promises.Configuration, write bool) []answers.TestItem {
+func (p *driven) Test(ctx context.Context, c promises.Configuration, write bool) []answers.TestItem {
 	return p.ops.clients.test(ctx, p.public, storedConfiguration(c), write)
 }
 
@@ -198,7 +213,7 @@ func TestProvidersAreWhole(t *testing.T) {
 		if p.name == "rfc2136" {
 			endpoint = "192.0.2.1"
 		}
-		if _, err := (clients{}).open(newAccount(p.name, endpoint, "key", "c2VjcmV0")); err != nil {
+		if _, err := (clients{hidden: never}).open(newAccount(p.name, endpoint, "key", "c2VjcmV0")); err != nil {
 			t.Errorf("%s: %v", p.name, err)
 		}
 		for _, language := range []msg.Language{msg.Chinese, msg.English} {
@@ -255,7 +270,7 @@ func TestProvidersPage(t *testing.T) {
 			continue
 		}
 		endpoint := map[string]string{"rfc2136": "192.0.2.1:53", "powerdns": "http://192.0.2.1:8081", "webhook": "https://192.0.2.1/"}[p.name]
-		client, err := (clients{}).open(newAccount(p.name, endpoint, "key", "c2VjcmV0"))
+		client, err := (clients{hidden: never}).open(newAccount(p.name, endpoint, "key", "c2VjcmV0"))
 		if err != nil {
 			t.Errorf("%s: %v", p.name, err)
 			continue

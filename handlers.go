@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mattn/go-sqlite3"
+
 	"meshddns/docs"
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
@@ -35,6 +37,7 @@ import (
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
+	"meshddns/internal/page"
 	"meshddns/internal/probe"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
@@ -47,24 +50,28 @@ import (
 
 // server answers the HTTP contract.
 type server struct {
-	ops        operations
-	public     probe.Public // how the world sees the zones
-	log        *slog.Logger
-	version    string
-	dnsMetrics func(*metrics.Page) // writes those of the built-in DNS server
-	adapter    envelope.Adapter
-	requests   metrics.Requests
-	backups    metrics.Runs
-	sender     *notify.Sender
-	copying    sync.Mutex // held by the backup that is being made or sent
+	ops      operations
+	public   probe.Public // how the world sees the zones
+	log      *slog.Logger
+	version  string
+	figures  []func(*metrics.Page) // write the metrics of other parts of the program
+	adapter  envelope.Adapter
+	requests metrics.Requests
+	backups  metrics.Runs
+	sender   *notify.Sender
+	status   *page.Page
+	copying  sync.Mutex // held by the backup that is being made or sent
 
 	provisionFaults atomic.Int64 // for which the provision file, or an entry of it, is not applied
 }
 
-// newServer makes a server that is asked over HTTP. It tests zones as the Internet sees them.
-func newServer(ops operations, version string, log *slog.Logger) *server {
-	s := &server{ops: ops, public: probe.Internet, log: log, version: version}
+// newServer makes a server that is asked over HTTP. It tests zones as the Internet sees them. figures write the
+// metrics of other parts of the program.
+func newServer(ops operations, version string, log *slog.Logger, figures ...func(*metrics.Page)) *server {
+	s := &server{ops: ops, public: probe.Internet, log: log, version: version, figures: figures}
+	s.adapter = envelope.Adapter{Log: log, Answers: failures, Counted: s.requests.Count, Broken: broken, Faults: guard.NewLines(log)}
 	s.sender = &notify.Sender{Table: ops.store.targets, History: ops.store.events, Well: s.well, Log: log}
+	s.status = page.New(s.shown())
 	return s
 }
 
@@ -77,9 +84,8 @@ const (
 // routes is the whole API.
 func (s *server) routes() http.Handler {
 	mux := s.requests.Mux()
-	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.requests.Count, Broken: broken, Faults: guard.NewLines(s.log)}
+	a := s.adapter
 	log, handle := feed.New(s.ops.store.events, a), a.Handle
-	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
 	mux.Handle("PUT /api/v1/ddns/config", handle(s.putConfiguration))
 	mux.Handle("DELETE /api/v1/ddns/config", handle(s.deleteConfiguration))
@@ -97,9 +103,9 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/usages/{id}", handle(s.usage))
 	mux.Handle("PATCH /api/v1/ddns/usages/{id}", handle(s.changeUsage, "wait"))
 	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage, "force", "wait"))
-	mux.Handle("POST /api/v1/ddns/usages/{id}/leases", handle(s.ops.store.leases.Post, "replace"))
-	mux.Handle("GET /api/v1/ddns/usages/{id}/leases", handle(s.ops.store.leases.List))
-	mux.Handle("DELETE /api/v1/ddns/usages/{id}/leases/{lease}", handle(s.ops.store.leases.Remove))
+	mux.Handle("POST /api/v1/ddns/usages/{id}/leases", handle(s.ops.leases.Post, "replace"))
+	mux.Handle("GET /api/v1/ddns/usages/{id}/leases", handle(s.ops.leases.List))
+	mux.Handle("DELETE /api/v1/ddns/usages/{id}/leases/{lease}", handle(s.ops.leases.Remove))
 
 	mux.Handle("GET /api/v1/ddns/usages/{id}/events", a.Stream(log.Usage))
 	mux.HandleFunc("GET /api/v1/ddns/events", log.Events)
@@ -116,10 +122,10 @@ func (s *server) routes() http.Handler {
 	mux.Handle("DELETE /api/v1/ddns/notifications/{id}", handle(s.sender.Delete))
 	mux.Handle("POST /api/v1/ddns/notifications/{id}/test", handle(s.sender.Test))
 	mux.Handle("GET /api/v1/ddns/addresses", handle(s.ops.addresses.List))
-	mux.Handle("GET /api/v1/ddns/secondaries", handle(s.ops.store.peers.List))
-	mux.Handle("GET /api/v1/ddns/secondaries/{id}", handle(s.ops.store.peers.Show))
-	mux.Handle("PUT /api/v1/ddns/secondaries/{id}", handle(s.ops.store.peers.Put))
-	mux.Handle("DELETE /api/v1/ddns/secondaries/{id}", handle(s.ops.store.peers.Remove))
+	mux.Handle("GET /api/v1/ddns/secondaries", handle(s.ops.secondaries.List))
+	mux.Handle("GET /api/v1/ddns/secondaries/{id}", handle(s.ops.secondaries.Show))
+	mux.Handle("PUT /api/v1/ddns/secondaries/{id}", handle(s.ops.secondaries.Put))
+	mux.Handle("DELETE /api/v1/ddns/secondaries/{id}", handle(s.ops.secondaries.Remove))
 
 	mux.Handle("GET /api/v1/ddns/state", a.Pieces(s.state))
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
@@ -127,7 +133,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("OPTIONS /{$}", handle(s.health)) // what HAProxy asks for by default
 	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("GET /api/v1/ddns/openapi.json", s.contract)
-	mux.Handle("GET /{$}", s.statusPage())
+	mux.Handle("GET /{$}", s.status)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.Route(mux.Routes, w, r.WithContext(events.By(r.Context(), guard.Caller(r))))
 	})
@@ -699,7 +705,7 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 		ctx := r.Context()
 		last, err := s.ops.store.LastUsage(ctx)
 		targets, unread := s.ops.store.targets.Targets(ctx)
-		secondaries, unknown := s.ops.store.peers.All(ctx)
+		secondaries, unknown := s.ops.store.secondaries.All(ctx)
 		c, fault := s.ops.store.Configuration(ctx)
 		if err := cmp.Or(err, unread, unknown, fault); err != nil && !errors.Is(err, errNoConfiguration) {
 			yield(nil, err)
@@ -795,7 +801,9 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	s.backups.Write(page, "meshddns_backup", "Backups")
 	page.Family("meshddns_provision_faults", "gauge", "Faults for which the provision file, or an entry of it, is not applied.")
 	page.Figure(uint64(s.provisionFaults.Load()))
-	s.dnsMetrics(page)
+	for _, write := range s.figures {
+		write(page)
+	}
 	metrics.WriteProcess(page)
 	w.Header().Set("Content-Type", metrics.ContentType)
 	w.Write(out.Bytes())
@@ -806,4 +814,33 @@ func (s *server) contract(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", envelope.MediaType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(docs.OpenAPI)))
 	w.Write(docs.OpenAPI)
+}
+
+// shown is what the status page shows.
+func (s *server) shown() page.Source {
+	store, engine := s.ops.store, s.ops.engine
+	version, _, _ := sqlite3.Version()
+	return page.Source{
+		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
+		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Leftovers: store.ledger.Leftovers,
+		Configuration: func(ctx context.Context) (mesh.Configuration, error) {
+			c, err := store.Configuration(ctx)
+			if errors.Is(err, errNoConfiguration) {
+				return mesh.Configuration{}, nil
+			}
+			return c, err
+		},
+		InState: func(ctx context.Context, state reconcile.PlaceState, limit int) ([]mesh.Usage, error) {
+			return store.Usages(ctx, usageFilter{state: state}, limit)
+		},
+		OfNetwork: func(ctx context.Context, n mesh.NetworkID, limit int) ([]mesh.Usage, error) {
+			return store.Usages(ctx, usageFilter{network: sql.Null[mesh.NetworkID]{V: n, Valid: true}}, limit)
+		},
+		Stopped: func(ctx context.Context) (uint64, error) {
+			states, err := store.targets.States(ctx)
+			return states[notify.Stopped], err
+		},
+		Zone: engine.Zone, DownZones: engine.DownZones, Addresses: engine.Addresses, Faults: s.provisionFaults.Load,
+		Refuse: s.adapter.Refuse, Fault: s.adapter.Blame, Program: s.version, SQLite: version, Schema: schema.Version(),
+	}
 }

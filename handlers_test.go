@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,9 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/page"
 	"meshddns/internal/provision"
+	"meshddns/internal/reconcile"
 	"meshddns/test/api"
 	"meshddns/test/support"
 )
@@ -77,14 +80,14 @@ func startAppliance(t testing.TB, o api.Options) *api.Appliance {
 			a.ops.clients.dnsAddress = ""
 		}
 		if o.IPv4 != "" {
-			a.addresses = book(t, a.ops.store, o.IPv4, a.log)
+			a.addresses = book(t, o.IPv4, a.log)
 		}
 	}).Appliance
 }
 
 // book knows a public address.
-func book(t testing.TB, s *store, ipv4 string, log *slog.Logger) *hostaddr.Book {
-	return hostaddr.NewBook(hostaddr.Sources{IPv4: source(t, hostaddr.IPv4, ipv4)}, mesh.Addresses{}, s.SaveAddresses, log)
+func book(t testing.TB, ipv4 string, log *slog.Logger) *hostaddr.Book {
+	return hostaddr.NewBook(hostaddr.Sources{IPv4: source(t, hostaddr.IPv4, ipv4)}, mesh.Addresses{}, log)
 }
 
 // provisions sets the files of an appliance. The function that it returns gives the faults of the
@@ -119,25 +122,30 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	t.Helper()
 	logs := &support.Log{}
 	log := slog.New(slog.NewTextHandler(logs, nil))
-	store, err := openStore(t.Context(), path, log)
+	a := &appliance{addresses: book(t, "203.0.113.7", log)}
+	store, err := openStoreKnowing(t.Context(), path, func() reconcile.Addresses { return knownAddresses(a.addresses, never)() }, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &appliance{addresses: book(t, store, "203.0.113.7", log)}
+	own := func() []netip.Addr { return a.addresses.All() }
 	cache := builtin.NewCache(store.zones, log)
-	store.zones.Changed = cache.Changed
-	names, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: store.zones, Own: a.addresses.All, Cache: cache}, log)
+	store.db.Subscribe(cache.Committed)
+	names, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: store.zones, Own: own, Cache: cache}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.server = newServer(operations{store: store}, "test", log)
-	a.dnsMetrics = builtinDNS{nameserver: names, cache: cache}.metrics
+	dns := builtinDNS{nameserver: names, cache: cache}
+	o := operations{store: store, clients: clients{ledger: store.ledger, zones: store.zones, dnsAddress: names.Addr(), hidden: never}, secondaries: dns.notifier(store, log)}
+	if o.leases, err = newLeases(t.Context(), store, nil, log); err != nil {
+		t.Fatal(err)
+	}
+	a.server = newServer(o, "test", log, dns.metrics)
 	refused := provisions(a)
-	a.ops.clients = clients{ledger: store.ledger, zones: store.zones, dnsAddress: names.Addr()}
 	for _, f := range change {
 		f(a)
 	}
-	a.ops.addresses, a.ops.engine = a.addresses, store.newEngine(engineConfig(store, a.ops.clients, a.addresses, time.Hour, log))
+	a.ops.addresses, a.ops.engine = a.addresses, newEngine(store, testEngine(store, a.ops.clients, a.addresses, time.Hour, log))
+	a.status = page.New(a.shown())
 	web := httptest.NewServer(a.routes())
 	client := web.Client()
 	client.Timeout = support.Patience
@@ -150,7 +158,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		},
 		Faults: refused,
 	}
-	stop := serveAll(t, names.Serve, cache.Run, a.ops.engine.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour) })
+	stop := serveAll(t, names.Serve, cache.Run, a.ops.engine.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour, store.SaveAddresses) })
 	t.Cleanup(func() {
 		web.Close()
 		stop()
@@ -756,8 +764,8 @@ func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	book := hostaddr.NewBook(hostaddr.Sources{}, mesh.Addresses{}, s.SaveAddresses, noLog)
-	engine := s.newEngine(engineConfig(s, clients{ledger: s.ledger, zones: s.zones}, book, time.Hour, noLog)) // which does not run
+	book := hostaddr.NewBook(hostaddr.Sources{}, mesh.Addresses{}, noLog)
+	engine := newEngine(s, testEngine(s, clients{ledger: s.ledger, zones: s.zones, hidden: never}, book, time.Hour, noLog)) // which does not run
 	routes := newServer(operations{store: s, engine: engine}, "", noLog).routes()
 	for language, want := range map[string]string{"en": "0 of 5 names", "zh": "0 / 5"} {
 		r := httptest.NewRequestWithContext(ctx, "POST", "/api/v1/ddns/sync", nil)

@@ -18,7 +18,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -31,21 +30,18 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mattn/go-sqlite3"
-
 	"meshddns/internal/check"
 	"meshddns/internal/envelope"
 	"meshddns/internal/guard"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/httpserver"
+	"meshddns/internal/lease"
 	"meshddns/internal/logqueue"
-	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/node"
-	"meshddns/internal/notify"
-	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/secondary"
 	"meshddns/internal/settings"
 	"meshddns/internal/systemd"
 	"meshddns/internal/tasks"
@@ -157,109 +153,135 @@ func run(ctx context.Context, p process) (err error) {
 
 // runWith is run with the settings read and the log open.
 func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *logqueue.Queue) (err error) {
-	store, err := openStore(ctx, c.DB, log)
+	p, err := newProgram(ctx, c, manager.Sockets, log, lines)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	addresses := hostaddr.NewBook(c.Addresses, store.addresses, store.SaveAddresses, log)
-	dns, err := listenDNS(ctx, c.DNS, store, addresses, log)
-	if err != nil {
-		return err
-	}
-	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log), nodeWrites: c.NodeWrites}
-	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
-	api := newServer(operations{store: store, engine: engine, clients: clients, addresses: addresses}, programVersion(), log)
-	checks := check.New(&check.Table{DB: store.db, Ledger: store.ledger, Events: store.events, Now: store.now}, &check.Control{Addresses: c.Controls}, addresses.Last, log)
-	api.ops.checks, store.leases.Reachable = checks, checks.Reachable
-	files := &provision.Files{Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &api.provisionFaults, Transact: api.ops.provision, Refused: api.ops.tellRefused}
+	defer func() { err = errors.Join(err, p.store.Close()) }()
 	if c.Provision != "" {
-		if err := files.Apply(ctx, true); err != nil {
+		if err := p.files.Apply(ctx, true); err != nil {
 			provision.LogLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
 		}
 	}
-	front, err := listenHTTP(c, manager.Sockets.HTTP, api)
-	if err != nil {
-		dns.close()
-		return err
-	}
-	nodes, err := listenNodes(c, manager.Sockets.Node, api)
-	if err != nil {
-		dns.close()
-		return errors.Join(err, front.Close())
-	}
-	api.dnsMetrics = func(page *metrics.Page) {
-		front.WriteMetrics(page, "meshddns_http")
-		nodes.WriteMetrics(page)
-		dns.metrics(page)
-		store.peers.WriteMetrics(page)
-		checks.WriteMetrics(page)
-		lines.WriteMetrics(page)
-	}
-	for _, origin := range c.Unused(front.TCP(), dns.nameserver != nil, nodes.Listening() != "") {
+	for _, origin := range c.Unused(p.front.TCP(), p.dns.nameserver != nil, p.nodes.Listening() != "") {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
-	steps := reloadSteps(c, files, dns)
-	listen := strings.Join(front.Addrs(), ",")
-	unit := systemd.Unit{Manager: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
-	log.Info("started", "version", api.version, "listen", listen, "dns", dns.listening(), "nodes", nodes.Listening(), "db", c.DB)
+	listen := strings.Join(p.front.Addrs(), ",")
+	unit := systemd.Unit{Manager: manager, Serves: serves(listen, p.dns.listening()), Work: work(p.store), Log: log}
+	log.Info("started", "version", p.api.version, "listen", listen, "dns", p.dns.listening(), "nodes", p.nodes.Listening(), "db", c.DB)
 	// A request in flight may ask the DNS server, as POST /test does.
-	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, nodes.Serve}, tasks.List{dns.serve}, tasks.List{
-		unit.Watch,
-		dns.keep,
-		store.db.Checkpoint,
-		store.db.RemoveKept,
-		store.events.Keep,
-		api.sender.Run,
-		store.peers.Run,
-		store.leases.Run,
-		func(ctx context.Context) error { store.db.Verify(ctx); return nil },
-		engine.Run,
-		checks.Run,
-		api.statusPage().Record,
-		func(ctx context.Context) error { return addresses.Watch(ctx, c.SyncInterval) },
+	return tasks.Serve(ctx, log, tasks.List{unit.Begin, p.serveAPI, p.nodes.Serve}, tasks.List{p.dns.serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
+		steps := reloadSteps(c, p.files, p.dns)
+		return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, p.files.Due, p.files.Again)
+	}))
+}
+
+// program is the whole program. newProgram makes it from the bottom up: each part gets all that it needs from its
+// constructor. The way back up is the notice of each commit (sqlite.Database.Subscribe).
+type program struct {
+	settings    settings.Settings
+	log         *slog.Logger
+	store       *store
+	addresses   *hostaddr.Book
+	dns         builtinDNS
+	secondaries *secondary.Notifier
+	checks      *check.Watch
+	leases      *lease.Table
+	clients     clients
+	engine      *reconcile.Engine
+	nodes       *node.Listener
+	front       *httpserver.Server
+	api         *server
+	files       *provision.Files
+}
+
+// newProgram opens the database and binds the sockets. It serves nothing yet.
+func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, log *slog.Logger, lines *logqueue.Queue) (_ *program, err error) {
+	p := &program{settings: c, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	db, owner, last, err := openDatabase(ctx, c.DB, log)
+	if err != nil {
+		return nil, err
+	}
+	p.addresses = hostaddr.NewBook(c.Addresses, last, log)
+	hidden := hidden(c.DNS, p.addresses, log)
+	known := knownAddresses(p.addresses, hidden)
+	if p.store, err = newStore(ctx, db, owner, c.DNS.Catalog.Bare(), known, log); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	if p.dns, err = listenDNS(ctx, c.DNS, p.store, p.addresses, log); err != nil {
+		return nil, err
+	}
+	p.secondaries = p.dns.notifier(p.store, log)
+	p.checks = check.New(&check.Table{DB: db, Ledger: p.store.ledger, Events: p.store.events, Now: p.store.now}, &check.Control{Addresses: c.Controls}, p.addresses.Last, log)
+	if p.leases, err = newLeases(ctx, p.store, p.checks.Reachable, log); err != nil {
+		return nil, err
+	}
+	p.clients = clients{ledger: p.store.ledger, zones: p.store.zones, dnsAddress: p.dns.address(), hidden: hidden}
+	p.engine = newEngine(p.store, reconcile.Config{
+		Database: p.store.ledger, Open: p.clients.open, Addresses: known, Ready: p.addresses.Ready(), Interval: c.SyncInterval,
+		Writes: nodeWrites(c.NodeWrites), Log: log, Now: p.store.now,
+	})
+	if p.nodes, err = listenNodes(c, sockets.Node, p.store, p.leases, log); err != nil {
+		return nil, err
+	}
+	if p.front, err = listenHTTP(c, sockets.HTTP, log); err != nil {
+		return nil, err
+	}
+	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries}
+	p.api = newServer(ops, programVersion(), log, func(page *metrics.Page) { p.front.WriteMetrics(page, "meshddns_http") },
+		p.nodes.WriteMetrics, p.dns.metrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
+	p.files = &provision.Files{
+		Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &p.api.provisionFaults, Transact: p.api.ops.provision, Refused: p.api.ops.tellRefused,
+	}
+	return p, nil
+}
+
+// close closes what newProgram has opened.
+func (p *program) close() (err error) {
+	if p.front != nil {
+		err = p.front.Close()
+	}
+	if p.nodes != nil {
+		err = errors.Join(err, p.nodes.Close())
+	}
+	p.dns.close()
+	if p.store != nil {
+		err = errors.Join(err, p.store.Close())
+	}
+	return err
+}
+
+// tasks are what runs beside the servers.
+func (p *program) tasks() tasks.List {
+	return tasks.List{
+		p.dns.keep,
+		p.store.db.Checkpoint,
+		p.store.db.RemoveKept,
+		func(ctx context.Context) error { p.store.db.Verify(ctx); return nil },
+		p.store.events.Keep,
+		p.api.sender.Run,
+		p.secondaries.Run,
+		p.leases.Run,
+		p.engine.Run,
+		p.checks.Run,
+		p.api.status.Record,
+		func(ctx context.Context) error {
+			return p.addresses.Watch(ctx, p.settings.SyncInterval, p.store.SaveAddresses)
+		},
 		func(ctx context.Context) error {
 			select {
-			case <-addresses.Ready():
-				clients.hidden() // which is logged
+			case <-p.addresses.Ready():
+				p.clients.hidden() // which is logged
 			case <-ctx.Done():
 			}
 			return nil
 		},
-		func(ctx context.Context) error {
-			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, files.Due, files.Again)
-		},
-	})
-}
-
-// statusPage wires the status page.
-func (s *server) statusPage() *page.Page {
-	store, engine := s.ops.store, s.ops.engine
-	now := func() time.Time { return store.now() }
-	version, _, _ := sqlite3.Version()
-	return page.New(page.Source{
-		Reader: store.db.Reader, Tx: store.db.Tx, Now: now, Events: store.events,
-		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Leftovers: store.ledger.Leftovers,
-		Configuration: func(ctx context.Context) (mesh.Configuration, error) {
-			c, err := store.Configuration(ctx)
-			if errors.Is(err, errNoConfiguration) {
-				return mesh.Configuration{}, nil
-			}
-			return c, err
-		},
-		InState: func(ctx context.Context, state reconcile.PlaceState, limit int) ([]mesh.Usage, error) {
-			return store.Usages(ctx, usageFilter{state: state}, limit)
-		},
-		OfNetwork: func(ctx context.Context, n mesh.NetworkID, limit int) ([]mesh.Usage, error) {
-			return store.Usages(ctx, usageFilter{network: sql.Null[mesh.NetworkID]{V: n, Valid: true}}, limit)
-		},
-		Stopped: func(ctx context.Context) (uint64, error) {
-			states, err := store.targets.States(ctx)
-			return states[notify.Stopped], err
-		},
-		Zone: engine.Zone, DownZones: engine.DownZones, Addresses: engine.Addresses, Faults: s.provisionFaults.Load,
-		Refuse: s.adapter.Refuse, Fault: s.adapter.Blame, Program: s.version, SQLite: version, Schema: schema.Version(),
-	})
+	}
 }
 
 // serves names the addresses on which the program answers.
@@ -355,9 +377,8 @@ func programVersion() string {
 	return info.Main.Version
 }
 
-// listenHTTP listens on all addresses of the API or on none. The guards stand before the routes.
-func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*httpserver.Server, error) {
-	guards := guard.Config{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: api.log}
+// listenHTTP listens on all addresses of the API or on none.
+func listenHTTP(c settings.Settings, inherited []net.Listener, log *slog.Logger) (*httpserver.Server, error) {
 	for _, l := range inherited {
 		if err := httpserver.Guarded(l, c.Tokens != nil); err != nil {
 			return nil, fmt.Errorf("the service manager's socket %s %w", l.Addr(), err)
@@ -367,18 +388,24 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*ht
 	if err != nil {
 		return nil, err
 	}
-	routes := api.routes()
 	return httpserver.New(httpserver.Config{
-		Listeners: listeners, Inherited: inherited,
-		TCP:         envelope.Speaking(c.Language, api.adapter.Safe(guard.TCP(guards, routes))),
-		Unix:        envelope.Speaking(c.Language, api.adapter.Safe(guard.Unix(guards, routes))),
-		ConnContext: guard.ConnContext, ShutdownTime: shutdownTime, Log: api.log,
+		Listeners: listeners, Inherited: inherited, ConnContext: guard.ConnContext, ShutdownTime: shutdownTime, Log: log,
 	}), nil
 }
 
+// serveAPI answers requests until ctx ends. The guards stand before the routes.
+func (p *program) serveAPI(ctx context.Context) error {
+	c, api := p.settings, p.api
+	guards, routes := guard.Config{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: p.log}, api.routes()
+	return p.front.Serve(ctx, httpserver.Handlers{
+		TCP:  envelope.Speaking(c.Language, api.adapter.Safe(guard.TCP(guards, routes))),
+		Unix: envelope.Speaking(c.Language, api.adapter.Safe(guard.Unix(guards, routes))),
+	})
+}
+
 // listenNodes listens on all addresses of the nodes' listener or on none.
-func listenNodes(c settings.Settings, inherited []net.Listener, api *server) (*node.Listener, error) {
-	routes := node.New(node.Config{Leases: api.ops.store.leases, Proxies: c.Proxies, Listed: api.ops.store.ledger.Listed, Answers: failures, Broken: broken, Log: api.log})
+func listenNodes(c settings.Settings, inherited []net.Listener, s *store, leases *lease.Table, log *slog.Logger) (*node.Listener, error) {
+	routes := node.New(node.Config{Leases: leases, Proxies: c.Proxies, Listed: s.ledger.Listed, Answers: failures, Broken: broken, Log: log})
 	return node.Listen(node.ListenConfig{Addresses: c.NodeListen, Inherited: inherited, Language: c.Language, ShutdownTime: shutdownTime}, routes)
 }
 

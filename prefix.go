@@ -478,7 +478,7 @@ func (a *applier) SaveService(ctx context.Context, body []byte) (provision.Chang
 // SaveOther stores a notification target or a secondary if it differs.
 func (a *applier) SaveOther(ctx context.Context, part string, body []byte) (provision.Change, error) {
 	if part == "secondaries" {
-		return saveOther(ctx, part, body, secondary.Parse, a.ops.store.peers.Has, a.ops.store.peers.Save, func(s secondary.Secondary) string { return s.ID })
+		return saveOther(ctx, part, body, secondary.Parse, a.ops.store.secondaries.Has, a.ops.store.secondaries.Save, func(s secondary.Secondary) string { return s.ID })
 	}
 	return saveOther(ctx, part, body, notify.Parse, a.ops.store.targets.Has, a.ops.store.targets.Save, func(t notify.Target) string { return t.ID })
 }
@@ -588,7 +588,7 @@ func (a *applier) DeleteService(ctx context.Context, id string) (provision.Chang
 // HeldOthers returns the ids of the notification targets or secondaries.
 func (a *applier) HeldOthers(ctx context.Context, part string) ([]string, error) {
 	if part == "secondaries" {
-		return a.ops.store.peers.IDs(ctx)
+		return a.ops.store.secondaries.IDs(ctx)
 	}
 	return a.ops.store.targets.IDs(ctx)
 }
@@ -597,7 +597,7 @@ func (a *applier) HeldOthers(ctx context.Context, part string) ([]string, error)
 func (a *applier) DeleteOther(ctx context.Context, part, id string) (provision.Change, error) {
 	remove := a.ops.store.targets.Delete
 	if part == "secondaries" {
-		remove = a.ops.store.peers.Delete
+		remove = a.ops.store.secondaries.Delete
 	}
 	return provision.Did("DELETE "+part+"/{id}", id, remove(ctx, id))
 }

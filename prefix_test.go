@@ -21,6 +21,7 @@ import (
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/sqlite"
 	"meshddns/test/api"
 )
 
@@ -76,15 +77,15 @@ func TestCommittedWhileReadsFail(t *testing.T) {
 	} {
 		t.Run(request.method, func(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
-			s, err := openStore(t.Context(), filepath.Join(t.TempDir(), "meshddns.db"), log)
+			addresses := book(t, "203.0.113.7", log)
+			s, err := openStoreKnowing(t.Context(), filepath.Join(t.TempDir(), "meshddns.db"), knownAddresses(addresses, never), log)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			c := clients{ledger: s.ledger, zones: s.zones, dnsAddress: "127.0.0.1:53"}
-			addresses := book(t, s, "203.0.113.7", log)
-			engine := s.newEngine(engineConfig(s, c, addresses, time.Hour, log))
-			stop := serveAll(t, engine.Run, func(ctx context.Context) error { return addresses.Watch(ctx, time.Hour) })
+			c := clients{ledger: s.ledger, zones: s.zones, dnsAddress: "127.0.0.1:53", hidden: never}
+			engine := newEngine(s, testEngine(s, c, addresses, time.Hour, log))
+			stop := serveAll(t, engine.Run, func(ctx context.Context) error { return addresses.Watch(ctx, time.Hour, s.SaveAddresses) })
 			routes := newServer(operations{store: s, clients: c, engine: engine}, "", log).routes()
 			call := func(method, path, body string) string {
 				w := httptest.NewRecorder()
@@ -95,7 +96,7 @@ func TestCommittedWhileReadsFail(t *testing.T) {
 			call("POST", "services", `{"id":"svc","name":"S","config":{"domain":"example.com"}}`)
 			id := api.UUIDText.FindString(call("POST", "usages?wait=10", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"old","network_id":7}`))
 			stop()
-			s.db.Committed = func() { s.db.Reader.Close() }
+			s.db.Subscribe(func(sqlite.Notice) { s.db.Reader.Close() })
 			answer := call(request.method, "usages"+strings.Replace(request.path, "<id>", id, 1)+"?wait=1", request.body)
 			if !strings.Contains(answer, request.want) {
 				t.Errorf("%s, want %s", answer, request.want)
@@ -191,10 +192,10 @@ func (w *waiting) ask(from time.Duration, method, path, body string) (answer str
 	if err := w.PutConfiguration(w.t.Context(), configuration, false); err != nil {
 		w.t.Fatal(err)
 	}
-	book := hostaddr.NewBook(hostaddr.Sources{}, mesh.Addresses{}, w.SaveAddresses, noLog)
-	config := engineConfig(w.store, clients{ledger: w.ledger, zones: w.zones, dnsAddress: "192.0.2.1:53"}, book, time.Hour, noLog)
+	book := hostaddr.NewBook(hostaddr.Sources{}, mesh.Addresses{}, noLog)
+	config := testEngine(w.store, clients{ledger: w.ledger, zones: w.zones, dnsAddress: "192.0.2.1:53", hidden: never}, book, time.Hour, noLog)
 	config.Ready = w.ready
-	engine := w.newEngine(config)
+	engine := newEngine(w.store, config)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var working sync.WaitGroup
 	working.Go(func() {

@@ -73,44 +73,61 @@ const (
 
 // store is the database with the questions of this program.
 type store struct {
-	db        *sqlite.Database
-	owner     string         // the mark of our values in DNS
-	addresses mesh.Addresses // this host's last known public addresses at the opening
-	ledger    *ledger.Ledger
-	events    *events.Log
-	targets   *notify.Table
-	peers     *secondary.Notifier
-	leases    *lease.Table
-	zones     *builtin.Table
-	replays   *replay.Table
-	now       func() time.Time
-	newID     func() (string, error)
+	db          *sqlite.Database
+	owner       string // the mark of our values in DNS
+	ledger      *ledger.Ledger
+	events      *events.Log
+	targets     *notify.Table
+	secondaries *secondary.Table
+	zones       *builtin.Table
+	replays     *replay.Table
+	now         func() time.Time
+	newID       func() (string, error)
 }
 
-// openStore opens the database file, and creates it when there is none.
-func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, err error) {
-	began := time.Now()
-	s := &store{now: time.Now, newID: newUUID}
-	if s.db, err = sqlite.Open(ctx, path, schema, log); err != nil {
-		return nil, err
+// openDatabase opens the database file, and creates it when there is none. It returns the owner, and this host's
+// last known addresses, too.
+func openDatabase(ctx context.Context, path string, log *slog.Logger) (db *sqlite.Database, owner string, last mesh.Addresses, err error) {
+	if db, err = sqlite.Open(ctx, path, schema, log); err != nil {
+		return nil, "", last, err
 	}
-	s.owner, s.addresses, err = selectAppliance(ctx, s.db.Reader)
-	now := func() time.Time { return s.now() }
-	s.zones = builtin.NewTable(s.db, now)
-	s.events = events.New(s.db.Reader, s.db.Tx, now, s.db.Note)
-	s.ledger = ledger.New(s.db.Reader, s.db.Tx, s.zones, now, s.owner, s.events)
-	s.ledger.Erase = s.db.Erase
-	s.targets, s.peers = notify.NewTable(s.db, now), secondary.NewNotifier(s.db, s.events, log)
-	s.zones.Journal = s.peers.Any
-	newest, unread := s.events.Newest(ctx)
+	if owner, last, err = selectAppliance(ctx, db.Reader); err != nil {
+		return nil, "", last, errors.Join(fmt.Errorf("read %s: %w", path, err), db.Close())
+	}
+	return db, owner, last, nil
+}
+
+// newStore makes the store of a database. catalog is the name of the catalog zone, "" for none; addresses gives
+// this host's addresses.
+func newStore(ctx context.Context, db *sqlite.Database, owner, catalog string, addresses func() reconcile.Addresses, log *slog.Logger) (*store, error) {
+	s := &store{db: db, owner: owner, now: time.Now, newID: newUUID}
+	began, now := time.Now(), func() time.Time { return s.now() }
+	s.events = events.New(db.Reader, db.Tx, now, db.Note)
+	s.targets, s.secondaries = notify.NewTable(db, now), secondary.NewTable(db)
+	s.zones = builtin.NewTable(db, catalog, s.secondaries.Any, now)
+	s.ledger = ledger.New(ledger.Config{Reader: db.Reader, Tx: db.Tx, Zones: s.zones, Events: s.events, Addresses: addresses, Now: now}, owner)
+	newest, err := s.events.Newest(ctx)
 	s.replays = replay.New(now, func() time.Duration { return now().Sub(began) }, newest)
-	s.leases = lease.NewTable(lease.Config{
-		Database: s.db, Ledger: s.ledger, Events: s.events, Replays: s.replays, Now: now, NewID: func() (string, error) { return s.newID() }, Log: log,
-	})
-	if err := errors.Join(err, unread, s.noticeRestore(ctx), s.peers.Load(ctx), s.leases.Load(ctx)); err != nil {
-		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), s.db.Close())
+	for _, committed := range []func(sqlite.Notice){s.events.Committed, s.targets.Committed, s.secondaries.Committed} {
+		db.Subscribe(committed)
+	}
+	if err := errors.Join(err, s.noticeRestore(ctx), s.secondaries.Load(ctx)); err != nil {
+		return nil, fmt.Errorf("read the database: %w", err)
 	}
 	return s, nil
+}
+
+// newLeases returns the leases of a store. reachable is as in lease.Config.
+func newLeases(ctx context.Context, s *store, reachable func(context.Context) (ok, known bool), log *slog.Logger) (*lease.Table, error) {
+	leases := lease.NewTable(lease.Config{
+		Database: s.db, Ledger: s.ledger, Events: s.events, Replays: s.replays, Reachable: reachable, Log: log,
+		Now: func() time.Time { return s.now() }, NewID: func() (string, error) { return s.newID() },
+	})
+	s.db.Subscribe(leases.Committed)
+	if err := leases.Load(ctx); err != nil {
+		return nil, fmt.Errorf("read the leases: %w", err)
+	}
+	return leases, nil
 }
 
 // noticeRestore stores an event if the database is an older one than the last that was used in its folder, or new
@@ -142,7 +159,7 @@ func selectAppliance(ctx context.Context, q sqlite.Queryer) (owner string, last 
 // built-in zones. After the commit the old secrets are erased from the files.
 func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error) error {
 	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		sqlite.After(ctx, func(context.Context) { s.ledger.Erase() })
+		sqlite.Touch(ctx, sqlite.Replaced{})
 		return f(ctx, tx, zones)
 	})
 }

@@ -26,6 +26,7 @@ import (
 
 	"meshddns/internal/builtin"
 	"meshddns/internal/events"
+	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/provider"
@@ -38,6 +39,33 @@ import (
 )
 
 var noLog = slog.New(slog.DiscardHandler)
+
+func never() bool { return false }
+
+// openStore opens a store without addresses.
+func openStore(ctx context.Context, path string, log *slog.Logger) (*store, error) {
+	return openStoreKnowing(ctx, path, func() reconcile.Addresses { return reconcile.Addresses{} }, log)
+}
+
+func openStoreKnowing(ctx context.Context, path string, addresses func() reconcile.Addresses, log *slog.Logger) (*store, error) {
+	db, owner, _, err := openDatabase(ctx, path, log)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStore(ctx, db, owner, "", addresses, log)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+// testEngine is the configuration of an engine of a store.
+func testEngine(s *store, c clients, addresses *hostaddr.Book, interval time.Duration, log *slog.Logger) reconcile.Config {
+	return reconcile.Config{
+		Database: s.ledger, Open: c.open, Addresses: knownAddresses(addresses, func() bool { return c.dnsAddress != "" && c.hidden() }),
+		Ready: addresses.Ready(), Interval: interval, Writes: nodeWrites(nil), Log: log, Now: s.now,
+	}
+}
 
 func mustOpen(t *testing.T, path string) *store {
 	t.Helper()
@@ -185,8 +213,16 @@ func TestRollbackDoesNothing(t *testing.T) {
 				p = goneInState(t, s, test.state)
 			}
 			erased, read := 0, 0
-			s.ledger.Erase = func() { erased++ }
-			s.zones.Changed = func(context.Context, []string, []string) { read++ }
+			s.db.Subscribe(func(n sqlite.Notice) {
+				for _, what := range n {
+					switch what.(type) {
+					case sqlite.Replaced:
+						erased++
+					case builtin.Changed:
+						read++
+					}
+				}
+			})
 			run := func(end error) {
 				err := s.db.Tx(t.Context(), func(ctx context.Context, _ *sql.Tx) error {
 					if err := test.change(ctx, s, p); err != nil {

@@ -25,14 +25,13 @@ type Sources struct {
 // return the known addresses at once.
 type Book struct {
 	entries []*entry
-	save    func(ctx context.Context, last mesh.Addresses) error
 	log     *slog.Logger
 	ready   chan struct{}
 
 	mu        sync.Mutex // guards what follows, and the entries
 	last, now mesh.Addresses
 	saved     mesh.Addresses // the last addresses that save has stored
-	fault     tasks.Fault    // of save
+	fault     tasks.Fault    // of storing them
 }
 
 // entry is one family of a source in the book.
@@ -52,10 +51,13 @@ const (
 	askPause  = 10 * time.Second // between lookups that ask a web service
 )
 
-// NewBook returns a book that starts with the last known addresses, and passes changed
-// ones to save. It drops the last address of a source that is none or no longer there.
-func NewBook(sources Sources, last mesh.Addresses, save func(context.Context, mesh.Addresses) error, log *slog.Logger) *Book {
-	b := &Book{save: save, log: log, ready: make(chan struct{}), saved: last}
+// Save stores the last known addresses.
+type Save func(ctx context.Context, last mesh.Addresses) error
+
+// NewBook returns a book that starts with the last known addresses. It drops the last address of a source that
+// is none or no longer there.
+func NewBook(sources Sources, last mesh.Addresses, log *slog.Logger) *Book {
+	b := &Book{log: log, ready: make(chan struct{}), saved: last}
 	b.add("", sources.IPv4, IPv4, last.IPv4)
 	b.add("", sources.IPv6, IPv6, last.IPv6)
 	for _, n := range sources.Named {
@@ -136,9 +138,9 @@ func (b *Book) Reachable() bool {
 func (b *Book) Ready() <-chan struct{} { return b.ready }
 
 // Watch looks the addresses up until ctx ends: at start, at every interval,
-// and when the kernel reports a change. Sources that ask a web service have a loop of their own, so that the others
+// and when the kernel reports a change. It passes changed ones to save. Sources that ask a web service have a loop of their own, so that the others
 // wait neither for an answer nor for the pause between questions.
-func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
+func (b *Book) Watch(ctx context.Context, interval time.Duration, save Save) error {
 	quick, asking := b.loop(lookPause), b.loop(askPause)
 	for _, e := range b.entries {
 		if e.source.asks() {
@@ -154,7 +156,7 @@ func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
 		})
 	}()
 	b.look(ctx, b.entries)
-	b.keepSaved(ctx)
+	b.keepSaved(ctx, save)
 	close(b.ready)
 	looked := make(chan struct{}, 1)
 	var loops sync.WaitGroup
@@ -164,15 +166,15 @@ func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
 			loops.Go(func() { l.keep(ctx, interval, looked) })
 		}
 	}
-	return b.keep(ctx, looked, failed)
+	return b.keep(ctx, save, looked, failed)
 }
 
 // keep saves what the loops find, until ctx ends.
-func (b *Book) keep(ctx context.Context, looked <-chan struct{}, failed <-chan error) error {
+func (b *Book) keep(ctx context.Context, save Save, looked <-chan struct{}, failed <-chan error) error {
 	for {
 		select {
 		case <-looked:
-			b.keepSaved(ctx)
+			b.keepSaved(ctx, save)
 		case err := <-failed:
 			if err == nil { // ctx has ended
 				return nil
@@ -298,14 +300,14 @@ func (b *Book) note(e *entry, f finding) {
 }
 
 // keepSaved saves the last known addresses if they have changed.
-func (b *Book) keepSaved(ctx context.Context) {
+func (b *Book) keepSaved(ctx context.Context, save Save) {
 	b.mu.Lock()
 	last, saved := b.last, b.saved
 	b.mu.Unlock()
 	if ctx.Err() != nil || last.Equal(saved) {
 		return
 	}
-	err := b.save(ctx, last)
+	err := save(ctx, last)
 	b.fault.Note(b.log, "public addresses are not stored: the next look tries again", err)
 	if err != nil {
 		return

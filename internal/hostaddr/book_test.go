@@ -92,7 +92,7 @@ func newBook(t *testing.T, ipv6 string, last mesh.Addresses) *bookWorld {
 			t.Fatal(err)
 		}
 	}
-	w.Book = NewBook(Sources{IPv4: sources[0], IPv6: sources[1]}, last, w.shelf.save, slog.New(slog.NewTextHandler(&w.log, nil)))
+	w.Book = NewBook(Sources{IPv4: sources[0], IPv6: sources[1]}, last, slog.New(slog.NewTextHandler(&w.log, nil)))
 	return w
 }
 
@@ -109,7 +109,7 @@ func addresses(ipv4, ipv6 string) (a mesh.Addresses) {
 // look looks at all sources and saves what is new, as Watch does.
 func (w *bookWorld) look(ctx context.Context) {
 	w.Book.look(ctx, w.entries)
-	w.keepSaved(ctx)
+	w.keepSaved(ctx, w.shelf.save)
 }
 
 // equal compares lists of addresses.
@@ -261,7 +261,7 @@ func TestBookIsReady(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- w.Watch(ctx, time.Hour) }()
+		go func() { ended <- w.Watch(ctx, time.Hour, w.shelf.save) }()
 		select {
 		case <-w.Ready():
 		case <-time.After(bookPatience):
@@ -316,7 +316,7 @@ func TestBookPauses(t *testing.T) {
 					looks++
 					return errors.New("injected, so that each look is seen")
 				}
-				b := NewBook(Sources{IPv4: ipv4}, mesh.Addresses{}, save, slog.New(slog.DiscardHandler))
+				b := NewBook(Sources{IPv4: ipv4}, mesh.Addresses{}, slog.New(slog.DiscardHandler))
 				l := b.loop(lookPause)
 				if l.entries = b.entries; ipv4.asks() {
 					l.pause = askPause
@@ -329,7 +329,7 @@ func TestBookPauses(t *testing.T) {
 				}
 				looked := make(chan struct{}, 1)
 				go l.keep(ctx, c.interval, looked)
-				if err := b.keep(ctx, looked, nil); err != nil {
+				if err := b.keep(ctx, save, looked, nil); err != nil {
 					t.Error(err)
 				}
 			})

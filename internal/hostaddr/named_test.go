@@ -170,7 +170,7 @@ func namedBook(t *testing.T, last mesh.Addresses) (w *bookWorld, other *teller, 
 		t.Fatal(err)
 	}
 	sources := Sources{IPv4: mustParse(t, IPv4, "url:"+a.URL+",url:"+b.URL), Named: named}
-	w.Book = NewBook(sources, last, w.shelf.save, slog.New(slog.NewTextHandler(&w.log, nil)))
+	w.Book = NewBook(sources, last, slog.New(slog.NewTextHandler(&w.log, nil)))
 	return w, other, file
 }
 

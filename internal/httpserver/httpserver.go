@@ -35,17 +35,19 @@ const (
 	DescriptorEighths = 3
 )
 
-// Config has the sockets and the handlers of a Server.
+// Config has the sockets of a Server.
 type Config struct {
 	Listeners []net.Listener // bound by this program: Serve accepts all queued connections before it closes them
 	Inherited []net.Listener // from the service manager, which keeps them open: queued connections wait for the next start
-	TCP, Unix http.Handler   // for requests over TCP, and over unix sockets
 	// ConnContext is http.Server.ConnContext for the accepted connection; nil: none.
 	ConnContext  func(context.Context, net.Conn) context.Context
 	ShutdownTime time.Duration // from the stop on, for requests in flight
 	Eighths      uint64        // of the descriptors, for connections; 0: DescriptorEighths
 	Log          *slog.Logger
 }
+
+// Handlers answer requests over TCP, and over unix sockets.
+type Handlers struct{ TCP, Unix http.Handler }
 
 // Server serves HTTP on several sockets.
 type Server struct {
@@ -115,9 +117,9 @@ func (s *Server) Close() (err error) {
 // Serve answers requests until ctx ends. Then it accepts no more connections and answers the requests on
 // open connections with "Connection: close". It returns nil when all connections are closed, and
 // the error of a socket that failed.
-func (s *Server) Serve(ctx context.Context) error {
+func (s *Server) Serve(ctx context.Context, h Handlers) error {
 	defer s.Close()
-	server := s.server()
+	server := s.server(h)
 	var accepting sync.WaitGroup
 	failed := make(chan error, len(s.listeners()))
 	ctx, cancel := context.WithCancel(ctx)
@@ -151,9 +153,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-func (s *Server) server() *http.Server {
+func (s *Server) server(h Handlers) *http.Server {
 	return &http.Server{
-		Handler:           http.HandlerFunc(s.serve),
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(h, w, r) }),
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       bodyTime,
 		IdleTimeout:       idleTime,

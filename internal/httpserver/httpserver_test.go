@@ -53,13 +53,13 @@ func listenTCP(t testing.TB) *net.TCPListener {
 }
 
 // run serves until it is told to stop, which waits for the end.
-func run(t testing.TB, c Config) (stop func()) {
+func run(t testing.TB, c Config, h Handlers) (stop func()) {
 	t.Helper()
 	c.Log, c.ShutdownTime = slog.New(slog.DiscardHandler), patience
 	s := New(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx) }()
+	go func() { served <- s.Serve(ctx, h) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -85,7 +85,7 @@ func dial(t testing.TB, l net.Listener) net.Conn {
 // the connection ends with the answer.
 func TestUnsentBody(t *testing.T) {
 	l := listenTCP(t)
-	run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(echo)})
+	run(t, Config{Listeners: []net.Listener{l}}, Handlers{TCP: http.HandlerFunc(echo)})
 	chunk := fmt.Sprintf("%x\r\n%s\r\n", 70<<10, strings.Repeat("x", 70<<10))
 	for name, test := range map[string]struct {
 		request string
@@ -128,7 +128,7 @@ func TestUnsentBody(t *testing.T) {
 // a word before it sends the body gets it.
 func TestKeptConnection(t *testing.T) {
 	l := listenTCP(t)
-	run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(echo)})
+	run(t, Config{Listeners: []net.Listener{l}}, Handlers{TCP: http.HandlerFunc(echo)})
 	c := dial(t, l)
 	in := bufio.NewReader(c)
 	for range 3 {
@@ -185,13 +185,13 @@ func TestRestarts(t *testing.T) {
 		})
 	}
 	for range 20 {
-		stop := run(t, Config{Inherited: []net.Listener{inherited(t, l)}, TCP: http.HandlerFunc(echo)})
+		stop := run(t, Config{Inherited: []net.Listener{inherited(t, l)}}, Handlers{TCP: http.HandlerFunc(echo)})
 		for before := answered.Load(); answered.Load() < before+200 && failed.Load() == 0; {
 			wait(t)
 		}
 		stop()
 	}
-	stop := run(t, Config{Inherited: []net.Listener{inherited(t, l)}, TCP: http.HandlerFunc(echo)})
+	stop := run(t, Config{Inherited: []net.Listener{inherited(t, l)}}, Handlers{TCP: http.HandlerFunc(echo)})
 	cancel()
 	load.Wait()
 	stop()
@@ -229,7 +229,7 @@ func TestStop(t *testing.T) {
 	l := listenTCP(t)
 	held := make(chan struct{})
 	begun := make(chan struct{}, 1)
-	stop := run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	stop := run(t, Config{Listeners: []net.Listener{l}}, Handlers{TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- struct{}{}
 		<-held
 		if r.Context().Err() != nil {
@@ -298,7 +298,7 @@ func TestRunning(t *testing.T) {
 func TestWaitingKeepsNoTurn(t *testing.T) {
 	l := listenTCP(t)
 	waits, end := make(chan error, 1), make(chan struct{})
-	run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	run(t, Config{Listeners: []net.Listener{l}}, Handlers{TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
 			ctx, cancel := Patience(r.Context(), time.Now().Add(time.Hour))
 			defer cancel()
@@ -363,7 +363,7 @@ func TestSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, Config{Listeners: listeners, TCP: http.NotFoundHandler(), Unix: http.HandlerFunc(echo)})
+	run(t, Config{Listeners: listeners}, Handlers{TCP: http.NotFoundHandler(), Unix: http.HandlerFunc(echo)})
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != socketMode || fmt.Sprint(info.Sys().(*syscall.Stat_t).Gid) != group {
 		t.Errorf("%v, %v", info.Mode(), err)
@@ -417,7 +417,7 @@ func TestSocketOfAnotherFile(t *testing.T) {
 func TestStopWithPipelinedRequest(t *testing.T) {
 	l := listenTCP(t)
 	held, begun := make(chan struct{}), make(chan struct{}, 2)
-	stop := run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	stop := run(t, Config{Listeners: []net.Listener{l}}, Handlers{TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- struct{}{}
 		if r.URL.Path == "/second" {
 			<-held
@@ -451,16 +451,16 @@ func TestStopWithPipelinedRequest(t *testing.T) {
 func TestReadsBesideChanges(t *testing.T) {
 	l := listenTCP(t)
 	held := make(chan struct{})
-	s := New(Config{Listeners: []net.Listener{l}, ShutdownTime: patience, Log: slog.New(slog.DiscardHandler),
-		TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == "POST" {
-				<-held
-			}
-		})})
+	s := New(Config{Listeners: []net.Listener{l}, ShutdownTime: patience, Log: slog.New(slog.DiscardHandler)})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" {
+			<-held
+		}
+	})
 	s.limiter = newLimiter(16)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx) }()
+	go func() { served <- s.Serve(ctx, Handlers{TCP: handler}) }()
 	const changes = 8
 	var all []net.Conn
 	for range changes {
@@ -550,7 +550,7 @@ func TestDeadSocketGoes(t *testing.T) {
 // TestHeaderLimit: a request has at most 16 KiB before its body.
 func TestHeaderLimit(t *testing.T) {
 	l := listenTCP(t)
-	run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(echo)})
+	run(t, Config{Listeners: []net.Listener{l}}, Handlers{TCP: http.HandlerFunc(echo)})
 	for size, want := range map[int]int{16 << 10: http.StatusMethodNotAllowed, 16<<10 + 1: http.StatusRequestHeaderFieldsTooLarge} {
 		c := dial(t, l)
 		const begin, end = "GET / HTTP/1.1\r\nHost: a\r\nX: ", "\r\n\r\n"

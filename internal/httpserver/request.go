@@ -10,7 +10,7 @@ import (
 )
 
 // serve waits for the request's turn and calls the handler of its socket.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serve(h Handlers, w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(connKey{}).(*connlimit.Conn)
 	var begun time.Time
 	if r.ContentLength != 0 {
@@ -29,9 +29,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(r.Context())
 		r.Body = a.body
 	}
-	handler := s.config.TCP
+	handler := h.TCP
 	if _, ok := c.Conn.(*net.UnixConn); ok {
-		handler = s.config.Unix
+		handler = h.Unix
 	}
 	handler.ServeHTTP(a, r)
 	a.begin()

@@ -67,10 +67,10 @@ func TestTimesOfRequests(t *testing.T) {
 		for _, after := range []time.Duration{test.limit - 1, test.limit} {
 			synctest.Test(t, func(t *testing.T) {
 				socket := newPipes()
-				s := New(Config{Listeners: []net.Listener{socket}, Unix: handler, TCP: handler, ShutdownTime: time.Second, Log: slog.New(slog.DiscardHandler)})
+				s := New(Config{Listeners: []net.Listener{socket}, ShutdownTime: time.Second, Log: slog.New(slog.DiscardHandler)})
 				ctx, cancel := context.WithCancel(t.Context())
 				served := make(chan error)
-				go func() { served <- s.Serve(ctx) }()
+				go func() { served <- s.Serve(ctx, Handlers{handler, handler}) }()
 				client, server := net.Pipe()
 				socket.conns <- server
 				io.WriteString(client, test.begin)

@@ -47,9 +47,9 @@ type Config struct {
 	// Reachable reports whether a control outside of this host answers; known is false without one.
 	// nil: there is no control.
 	Reachable func(context.Context) (ok, known bool)
-	Now      func() time.Time
-	NewID    func() (string, error)
-	Log      *slog.Logger
+	Now       func() time.Time
+	NewID     func() (string, error)
+	Log       *slog.Logger
 }
 
 // NewTable returns the leases of a database; call Load before use.

@@ -18,8 +18,9 @@ const eighths = 2
 
 // Listener is a Server on its sockets. Without sockets it does nothing.
 type Listener struct {
-	server *Server
-	front  *httpserver.Server // nil without sockets
+	server  *Server
+	handler http.Handler
+	front   *httpserver.Server // nil without sockets
 }
 
 // ListenConfig has the sockets of a Listener.
@@ -37,9 +38,8 @@ func Listen(c ListenConfig, s *Server) (*Listener, error) {
 		return &Listener{}, err
 	}
 	handler := envelope.Speaking(c.Language, s.Handler())
-	return &Listener{server: s, front: httpserver.New(httpserver.Config{
-		Listeners: listeners, Inherited: c.Inherited, TCP: handler, Unix: http.NotFoundHandler(),
-		ShutdownTime: c.ShutdownTime, Eighths: eighths, Log: s.Log,
+	return &Listener{server: s, handler: handler, front: httpserver.New(httpserver.Config{
+		Listeners: listeners, Inherited: c.Inherited, ShutdownTime: c.ShutdownTime, Eighths: eighths, Log: s.Log,
 	})}, nil
 }
 
@@ -56,7 +56,15 @@ func (l *Listener) Serve(ctx context.Context) error {
 	if l.front == nil {
 		return nil
 	}
-	return l.front.Serve(ctx)
+	return l.front.Serve(ctx, httpserver.Handlers{TCP: l.handler, Unix: http.NotFoundHandler()})
+}
+
+// Close closes the sockets, when the program cannot start.
+func (l *Listener) Close() error {
+	if l.front == nil {
+		return nil
+	}
+	return l.front.Close()
 }
 
 // WriteMetrics writes the figures of the listener.

@@ -1,7 +1,6 @@
 package promises
 
 import (
-	"context"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -89,7 +88,7 @@ func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
 	if _, err := o.h.Writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dnswire.TXTData(value)); err != nil {
 		t.Fatal(err)
 	}
-	o.h.Zones.Changed(context.Background(), []string{dnsKey(name)}, nil)
+	o.h.outside(builtin.Changed{Records: []string{dnsKey(name)}})
 }
 
 func (o dnsOutside) Values(t testing.TB, name string) [][]string {
@@ -123,7 +122,7 @@ func (o dnsOutside) record(t testing.TB, statement, name string, kind provider.T
 	if _, err := o.h.Writer.Exec(statement, dnsKey(name), kind.Wire(), data); err != nil {
 		t.Fatal(err)
 	}
-	o.h.Zones.Changed(context.Background(), []string{dnsKey(name)}, nil)
+	o.h.outside(builtin.Changed{Records: []string{dnsKey(name)}})
 }
 
 // testBuiltinEmptyZone asks for a name between two zones, of which the
@@ -279,7 +278,7 @@ func (suite Suite) testSerialAfterTheLast(t *testing.T) {
 		if _, err := h.Writer.Exec(`UPDATE zone_serials SET serial = ? WHERE zone = 'example.org'`, test.serial); err != nil {
 			t.Fatal(err)
 		}
-		h.Zones.Changed(t.Context(), nil, []string{"example.org"})
+		h.outside(builtin.Changed{Zones: []string{"example.org"}})
 		if err := test.change(); err != nil {
 			t.Fatal(err)
 		}

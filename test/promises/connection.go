@@ -193,11 +193,11 @@ func (suite Suite) testAddressSourceIsDown(t *testing.T) {
 		warnings int
 	}{{false, 0}, {true, 1}} {
 		down.Store(test.down)
-		book := hostaddr.NewBook(hostaddr.Sources{IPv4: source}, last, h.program.SaveAddresses, h.logger())
+		book := hostaddr.NewBook(hostaddr.Sources{IPv4: source}, last, h.logger())
 		h.engine = h.program.NewEngine(book, time.Hour, func(*reconcile.Config) {})
 		ctx, cancel := context.WithCancel(t.Context())
 		watched := make(chan error, 1)
-		go func() { watched <- book.Watch(ctx, time.Hour) }()
+		go func() { watched <- book.Watch(ctx, time.Hour, h.program.SaveAddresses) }()
 		h.stop = nil
 		if r := h.run(); !r.OK() || r.Counts["warning"] != test.warnings || test.down && r.Records[0].Fault.Code != reconcile.CodeAddressUnknown {
 			t.Errorf("down %t: %+v", test.down, r)
@@ -235,7 +235,7 @@ func (suite Suite) testZoneThatNobodyReaches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := suite.newHost(t, dnsBuiltinServer)
 			c := dnsConfiguration(dnsBuiltinServer)
-			book := hostaddr.NewBook(hostaddr.Sources{IPv4: auto}, mesh.Addresses{IPv4: test.address}, h.program.SaveAddresses, h.logger())
+			book := hostaddr.NewBook(hostaddr.Sources{IPv4: auto}, mesh.Addresses{IPv4: test.address}, h.logger())
 			h.program.Reach(test.named, book)
 			h.engine = h.program.NewEngine(book, time.Hour, func(c *reconcile.Config) { c.Ready = ready })
 			h.reserve(h.service("example.com", "provider", builtin.Name, "txt_endpoints", "tcp://a:1"), "office", 42)

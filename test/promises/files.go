@@ -18,6 +18,7 @@ import (
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
+	"meshddns/internal/reconcile"
 	"meshddns/test/support"
 )
 
@@ -28,7 +29,7 @@ type stored struct {
 }
 
 func (suite Suite) open(ctx context.Context, path string, log *slog.Logger) (*stored, error) {
-	p, err := suite.Open(ctx, path, log)
+	p, err := suite.Open(ctx, path, func() reconcile.Addresses { return reconcile.Addresses{} }, log)
 	if err != nil {
 		return nil, err
 	}

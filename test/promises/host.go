@@ -26,6 +26,7 @@ import (
 	"meshddns/internal/nameserver"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
 	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
@@ -61,6 +62,7 @@ type host struct {
 	ahead      atomic.Int64
 	rounds     atomic.Int64         // of the engine
 	listed     func(names []string) // called, if it is there, when the engine has listed names
+	cache      *builtin.Cache       // of the built-in server, nil without one
 	stop       func()               // ends the engine, nil while it does not run
 }
 
@@ -76,7 +78,7 @@ func (suite Suite) openHost(t testing.TB, path string, s servertest.Server) *hos
 	t.Helper()
 	h := &host{t: t, suite: suite, log: &support.Log{}, vendors: map[string]*dnsVendor{}}
 	var err error
-	if h.program, err = suite.Open(context.Background(), path, h.logger()); err != nil {
+	if h.program, err = suite.Open(context.Background(), path, func() reconcile.Addresses { return *h.addresses.Load() }, h.logger()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.program.Close() })
@@ -94,7 +96,7 @@ func (h *host) logger() *slog.Logger { return slog.New(slog.NewTextHandler(h.log
 
 // renew makes the engine, as a program that begins does.
 func (h *host) renew() {
-	book := hostaddr.NewBook(hostaddr.Sources{}, mesh.Addresses{}, h.program.SaveAddresses, h.logger())
+	book := hostaddr.NewBook(hostaddr.Sources{}, mesh.Addresses{}, h.logger())
 	ready := make(chan struct{})
 	close(ready)
 	h.engine = h.program.NewEngine(book, 5*time.Minute, func(c *reconcile.Config) {
@@ -208,7 +210,8 @@ func (suite Suite) serving(t testing.TB) *host {
 	h := suite.newHost(t, servertest.Server{Name: builtin.Name})
 	own := func() []netip.Addr { return []netip.Addr{dnsAddresses.IPv4} }
 	cache := builtin.NewCache(h.Zones, h.logger())
-	h.Zones.Changed = cache.Changed
+	h.cache = cache
+	h.Subscribe(cache.Committed)
 	server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: h.Zones, Own: own, Cache: cache}, h.logger())
 	if err != nil {
 		t.Fatal(err)
@@ -225,6 +228,13 @@ func (suite Suite) serving(t testing.TB) *host {
 	t.Cleanup(func() { cancel(); serving.Wait() })
 	h.serve(server.Addr())
 	return h
+}
+
+// outside tells the built-in server of what the test itself has stored.
+func (h *host) outside(c builtin.Changed) {
+	if h.cache != nil {
+		h.cache.Committed(sqlite.Notice{c})
+	}
 }
 
 // everywhere runs a test with the built-in server and with each real one.

@@ -90,7 +90,7 @@ func (h *host) foreign(s servertest.Server, name string, v provider.Value) {
 	if _, err := h.Writer.Exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, ?)`, dnsKey(name), dnswire.TXTData(v), dnsForeignTTL); err != nil {
 		h.t.Fatal(err)
 	}
-	h.Zones.Changed(context.Background(), []string{dnsKey(name)}, nil)
+	h.outside(builtin.Changed{Records: []string{dnsKey(name)}})
 }
 
 // dnsKey is a name as the built-in zones have it: folded, labels from the root.

@@ -22,12 +22,13 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
+	"meshddns/internal/sqlite"
 )
 
 // Suite tests a program.
 type Suite struct {
 	// Open opens a database file, which it makes when it is not there.
-	Open func(ctx context.Context, path string, log *slog.Logger) (Program, error)
+	Open func(ctx context.Context, path string, addresses func() reconcile.Addresses, log *slog.Logger) (Program, error)
 
 	// What the operations report.
 	NoConfiguration, NoService, NoUsage, PrefixTaken error
@@ -85,6 +86,7 @@ type Database struct {
 	Reader, Writer *sql.DB
 	Ledger         *ledger.Ledger
 	Zones          *builtin.Table
+	Subscribe      func(func(sqlite.Notice))
 }
 
 // Configuration is the program's. A number is nil where it is not given.
