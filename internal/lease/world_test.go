@@ -69,6 +69,7 @@ func (w *world) open() {
 		}, tables.Owner),
 		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
 	})
+	w.db.Subscribe(history.Committed)
 	w.db.Subscribe(w.Committed)
 	w.must(w.Load(w.t.Context()))
 	answers := append(slices.Clone(Failures), envelope.Answer{Err: replay.ErrKey, ID: msg.IdempotencyKeyInvalid}, envelope.Answer{Err: replay.ErrReused, ID: msg.IdempotencyKeyReused})

@@ -77,6 +77,7 @@ func newWorld(t *testing.T) *world {
 		Database: w.db.Database, Events: history, Now: w.now, Log: log, Ledger: book,
 		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
 	})
+	w.db.Subscribe(history.Committed)
 	w.db.Subscribe(w.leases.Committed)
 	w.must(w.leases.Load(t.Context()))
 	serve := func(proxies ...netip.Prefix) string {

@@ -73,6 +73,10 @@ func (n *Notifier) Run(ctx context.Context) error {
 	defer sending.Wait()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
+	select {
+	case <-n.changed: // what begin sees
+	default:
+	}
 	begun := n.begin(ctx)
 	for {
 		timer := time.NewTimer(n.send(ctx, &sending))
