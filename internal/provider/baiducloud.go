@@ -227,7 +227,7 @@ func (v *baiduCloud) records(ctx context.Context, z zone, search url.Values, set
 			if seen.again(r.ID) {
 				return answer.baiduPage, &Error{Kind: Changed, Detail: msg.Say("the list changes while it is read: an item is on two pages")}
 			}
-			sets.entry(entry{record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()}, absolute(r.RR, z), r.Type, r.Value})
+			sets.entry(oldEntry{record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()}, absolute(r.RR, z), r.Type, r.Value})
 		}
 		return answer.baiduPage, err
 	})

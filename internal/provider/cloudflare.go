@@ -237,7 +237,7 @@ type cloudflareSRV struct {
 }
 
 // entry marks a CNAME at the zone's own name as off: the vendor flattens it, so it excludes no record.
-func (e cloudflareShown) entry(z zone) entry {
+func (e cloudflareShown) entry(z zone) oldEntry {
 	if e.TTL == 1 {
 		e.TTL = cloudflareAutoTTL
 	}
@@ -247,18 +247,18 @@ func (e cloudflareShown) entry(z zone) entry {
 	if d := e.Data; d != nil && e.Type == string(SRV) {
 		text = fmt.Sprintf("%d %d %d %s", d.Priority, d.Weight, d.Port, d.Target)
 	}
-	return entry{record{id: e.ID, value: valueOf(e.Type, text, looseTXT), ttl: e.TTL, off: off}, name, e.Type, text}
+	return oldEntry{record{id: e.ID, value: valueOf(e.Type, text, looseTXT), ttl: e.TTL, off: off}, name, e.Type, text}
 }
 
-func (v *cloudflare) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
+func (v *cloudflare) entries(ctx context.Context, z zone, name, kind string) pageOf[oldEntry] {
 	query := url.Values{"type": {kind}, "per_page": {cloudflareRecords}}
 	if name != "" {
 		query.Set("name.exact", name)
 	}
 	fetch := cloudflareList[cloudflareShown](ctx, v, call{name: "list records", method: http.MethodGet, path: cloudflarePath(z), query: query})
-	return func(page, given int) ([]entry, *int, error) {
+	return func(page, given int) ([]oldEntry, *int, error) {
 		shown, total, err := fetch(page, given)
-		return as(shown, func(e cloudflareShown) entry { return e.entry(z) }), total, err
+		return as(shown, func(e cloudflareShown) oldEntry { return e.entry(z) }), total, err
 	}
 }
 

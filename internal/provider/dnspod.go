@@ -195,12 +195,12 @@ type dnspodRecord struct {
 	LineID                  any `json:"line_id"` // such as "0" or "10=1"
 }
 
-func (v *dnsPod) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
+func (v *dnsPod) entries(ctx context.Context, z zone, name, kind string) pageOf[oldEntry] {
 	search := url.Values{"domain_id": {z.id}, "record_type": {kind}}
 	if name != "" {
 		search.Set("sub_domain", relative(name, z))
 	}
-	return func(_, given int) (entries []entry, total *int, err error) {
+	return func(_, given int) (entries []oldEntry, total *int, err error) {
 		var answer struct {
 			Info struct {
 				Total json.Number `json:"record_total"`
@@ -211,13 +211,13 @@ func (v *dnsPod) entries(ctx context.Context, z zone, name, kind string) pageOf[
 		if KindOf(err) == gone {
 			return nil, new(int), nil
 		}
-		entries = as(answer.Records, func(e dnspodRecord) entry {
+		entries = as(answer.Records, func(e dnspodRecord) oldEntry {
 			ttl, unread := strconv.ParseUint(e.TTL.String(), 10, 32)
 			if unread != nil && e.Type == "TXT" {
 				err = &Error{Kind: BadAnswer, Detail: msg.Say("Record.List: TTL"), Err: unread}
 			}
 			off := e.Enabled == "0" || !e.everywhere() // disabled, or not for every resolver
-			return entry{record{id: e.ID.String(), value: tencentTXT(e.Value), ttl: uint32(ttl), off: off}, absolute(e.Name, z), e.Type, e.Value}
+			return oldEntry{record{id: e.ID.String(), value: tencentTXT(e.Value), ttl: uint32(ttl), off: off}, absolute(e.Name, z), e.Type, e.Value}
 		})
 		return entries, dnspodTotal(answer.Info.Total), err
 	}

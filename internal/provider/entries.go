@@ -7,8 +7,8 @@ import (
 
 // This file has the common code of vendors whose lists have single records.
 
-// entry is one record of a list.
-type entry struct {
+// oldEntry is one record of a list.
+type oldEntry struct {
 	record
 	name string // full and folded
 	kind string // the type, such as TXT
@@ -19,13 +19,13 @@ type entry struct {
 type entryVendor interface {
 	// entries returns a page of the records of a type, at a name or, if name is "", in the whole
 	// zone. The page may have other records too. A CNAME that excludes no TXT record is off.
-	entries(ctx context.Context, z zone, name, kind string) pageOf[entry]
+	entries(ctx context.Context, z zone, name, kind string) pageOf[oldEntry]
 }
 
 // entriesAt returns the records of a type at exactly this name.
-func entriesAt(ctx context.Context, v entryVendor, z zone, name, kind string) ([]entry, error) {
+func entriesAt(ctx context.Context, v entryVendor, z zone, name, kind string) ([]oldEntry, error) {
 	entries, err := paged(v.entries(ctx, z, name, kind))
-	return slices.DeleteFunc(entries, func(e entry) bool { return e.kind != kind || e.name != name }), err
+	return slices.DeleteFunc(entries, func(e oldEntry) bool { return e.kind != kind || e.name != name }), err
 }
 
 // listEntries implements list for an entryVendor.
@@ -51,7 +51,7 @@ func aliasEntry(ctx context.Context, v entryVendor, z zone, name string) (string
 // listZoneEntries implements listZone for an entryVendor.
 func listZoneEntries(ctx context.Context, v entryVendor, z zone, sets *zoneSets) error {
 	for _, kind := range sets.kinds() {
-		if err := wholePages(entry.key, v.entries(ctx, z, "", kind), sets.entry); err != nil {
+		if err := wholePages(oldEntry.key, v.entries(ctx, z, "", kind), sets.entry); err != nil {
 			return err
 		}
 	}
@@ -67,23 +67,14 @@ func (s *zoneSets) kinds() (kinds []string) {
 }
 
 // key identifies a record in a list.
-func (e entry) key() string { return e.id }
+func (e oldEntry) key() string { return e.id }
 
 // entry adds a record of the sets' types or an alias to its name. It ignores all other records.
-func (s *zoneSets) entry(e entry) {
+func (s *zoneSets) entry(e oldEntry) {
 	switch {
 	case s.has(e.kind):
 		s.add(setKey{e.name, Type(e.kind)}, e.record)
 	case e.kind == "CNAME" && !e.off:
 		s.alias(e.name, e.text)
 	}
-}
-
-// pick returns the zone with exactly this name.
-func pick(zones []zone, name string) (z zone, found bool) {
-	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
-	if at < 0 {
-		return zone{}, false
-	}
-	return zones[at], true
 }

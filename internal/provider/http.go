@@ -268,7 +268,8 @@ type verdict struct {
 	code, message, requestID string
 }
 
-// codeKinds maps a vendor's codes to kinds. The first matching pattern (path.Match) decides.
+// codeKinds maps a vendor's codes to kinds. The first matching pattern (path.Match) decides. "|" separates
+// patterns of one kind.
 type codeKinds []struct {
 	pattern string
 	kind    Kind
@@ -277,11 +278,37 @@ type codeKinds []struct {
 func (k codeKinds) of(code string) Kind {
 	code = strings.ReplaceAll(code, "/", " ") // "*" does not match a slash
 	for _, known := range k {
-		if ok, _ := path.Match(known.pattern, code); ok {
-			return known.kind
+		for pattern := range strings.SplitSeq(known.pattern, "|") {
+			if ok, _ := path.Match(pattern, code); ok {
+				return known.kind
+			}
 		}
 	}
 	return ""
+}
+
+// reply is what the envelope of an answer says.
+type reply struct {
+	verdict
+	failed bool      // the vendor refused the call, for the verdict
+	kinds  codeKinds // of the verdict's codes
+	result []byte    // the JSON that the caller asked for
+}
+
+// ask makes a call, opens its answer, and parses the result into out, unless out is nil.
+func (a *api) ask(ctx context.Context, c call, sign func(r *http.Request, body []byte), open func(answer) (reply, error), out any) error {
+	ans, err := a.send(ctx, c, sign)
+	if err != nil {
+		return err
+	}
+	said, err := open(ans)
+	switch {
+	case err == nil && said.failed:
+		return a.refused(c, ans, said.verdict, said.kinds)
+	case err == nil && out != nil:
+		err = json.Unmarshal(said.result, out)
+	}
+	return a.unreadable(c, ans, err)
 }
 
 // refused makes the error of a call that the vendor refused. The vendor's code decides the kind, or

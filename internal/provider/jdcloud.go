@@ -172,7 +172,7 @@ func (v *jdCloud) list(ctx context.Context, z zone, at setKey) (set recordSet, e
 }
 
 func (v *jdCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	return wholePages(entry.key, v.records(ctx, z, url.Values{}), sets.entry)
+	return wholePages(oldEntry.key, v.records(ctx, z, url.Values{}), sets.entry)
 }
 
 type jdEntry struct {
@@ -183,14 +183,14 @@ type jdEntry struct {
 }
 
 // records returns a page of the records that a search finds.
-func (v *jdCloud) records(ctx context.Context, z zone, search url.Values) pageOf[entry] {
+func (v *jdCloud) records(ctx context.Context, z zone, search url.Values) pageOf[oldEntry] {
 	c := call{name: "DescribeResourceRecord", path: jdRecords(z), query: search}
-	return jdList(ctx, v, c, jdRecordPage, func(e jdEntry) entry { return e.entry(z) })
+	return jdList(ctx, v, c, jdRecordPage, func(e jdEntry) oldEntry { return e.entry(z) })
 }
 
-func (e jdEntry) entry(z zone) entry {
+func (e jdEntry) entry(z zone) oldEntry {
 	off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
-	return entry{record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off}, absolute(e.HostRecord, z), e.Type, e.HostValue}
+	return oldEntry{record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off}, absolute(e.HostRecord, z), e.Type, e.HostValue}
 }
 
 // jdForAll parses viewValue: [-1] in the documentation, and -1 in writes. A record without a line has

@@ -233,8 +233,8 @@ type tencentRecord struct {
 	TTL                                     uint32
 }
 
-func (e tencentRecord) entry(z zone) entry {
-	return entry{record{id: e.RecordId.String(), value: valueOf(e.Type, e.Value, tencentTXT), ttl: e.TTL, off: e.off()}, absolute(e.Name, z), e.Type, e.Value}
+func (e tencentRecord) entry(z zone) oldEntry {
+	return oldEntry{record{id: e.RecordId.String(), value: valueOf(e.Type, e.Value, tencentTXT), ttl: e.TTL, off: e.off()}, absolute(e.Name, z), e.Type, e.Value}
 }
 
 // off reports whether the record is disabled or not for every resolver.
@@ -245,11 +245,11 @@ func (e tencentRecord) off() bool {
 
 // entries sends Subdomain, although writes send SubDomain. The API ignores unknown parameters: the wrong
 // one would list the whole zone, or write to its apex.
-func (v *tencentCloud) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
+func (v *tencentCloud) entries(ctx context.Context, z zone, name, kind string) pageOf[oldEntry] {
 	if name != "" {
 		name = relative(name, z)
 	}
-	return func(_, given int) ([]entry, *int, error) {
+	return func(_, given int) ([]oldEntry, *int, error) {
 		var answer struct {
 			RecordCountInfo struct{ TotalCount *int }
 			RecordList      []tencentRecord
@@ -264,7 +264,7 @@ func (v *tencentCloud) entries(ctx context.Context, z zone, name, kind string) p
 		if KindOf(err) == gone {
 			return nil, new(int), nil // the vendor reports an empty list, or page, as an error
 		}
-		return as(answer.RecordList, func(e tencentRecord) entry { return e.entry(z) }), answer.RecordCountInfo.TotalCount, err
+		return as(answer.RecordList, func(e tencentRecord) oldEntry { return e.entry(z) }), answer.RecordCountInfo.TotalCount, err
 	}
 }
 

@@ -187,18 +187,18 @@ type volcRecord struct {
 }
 
 // entry uses the default line for a record without one. The documentation spells the line in two ways.
-func (r volcRecord) entry(z zone) entry {
+func (r volcRecord) entry(z zone) oldEntry {
 	off := r.Line != "" && !strings.EqualFold(r.Line, volcLine) || r.Enable != nil && !*r.Enable
-	return entry{record{id: r.RecordID, value: cutTXT(r.Value), ttl: r.TTL, off: off}, absolute(r.Host, z), r.Type, r.Value}
+	return oldEntry{record{id: r.RecordID, value: cutTXT(r.Value), ttl: r.TTL, off: off}, absolute(r.Host, z), r.Type, r.Value}
 }
 
-func (v *volcengine) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
+func (v *volcengine) entries(ctx context.Context, z zone, name, kind string) pageOf[oldEntry] {
 	query := url.Values{"ZID": {z.id}, "Type": {kind}}
 	if name != "" {
 		query.Set("Host", relative(name, z))
 		query.Set("SearchMode", "exact")
 	}
-	return func(page, _ int) ([]entry, *int, error) {
+	return func(page, _ int) ([]oldEntry, *int, error) {
 		var answer struct {
 			TotalCount *int
 			Records    []volcRecord
@@ -206,7 +206,7 @@ func (v *volcengine) entries(ctx context.Context, z zone, name, kind string) pag
 		query.Set("PageNumber", strconv.Itoa(page))
 		query.Set("PageSize", strconv.Itoa(volcPageSize))
 		err := v.read(ctx, "ListRecords", query, &answer)
-		return as(answer.Records, func(r volcRecord) entry { return r.entry(z) }), answer.TotalCount, err
+		return as(answer.Records, func(r volcRecord) oldEntry { return r.entry(z) }), answer.TotalCount, err
 	}
 }
 
