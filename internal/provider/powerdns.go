@@ -381,7 +381,7 @@ func RefusedAlways(provider string, t Type, text string) msg.Text {
 	return ""
 }
 
-func (v *powerDNS) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+func (v *powerDNS) types() []Type { return allTypes }
 
 // fits limits the length of a value: the server accepts any, and cannot serve a longer one.
 func (v *powerDNS) fits(_ Type, value Value) error {

@@ -356,7 +356,7 @@ type route53Change struct {
 	Set    route53Set `xml:"ResourceRecordSet"`
 }
 
-func (v *route53) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+func (v *route53) types() []Type { return allTypes }
 
 func (v *route53) fits(t Type, value Value) error {
 	if len(t.spell(value, route53Odd)) > route53MaxValue {

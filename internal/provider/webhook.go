@@ -304,7 +304,7 @@ func (p plan) webhookTexts(values []Value) []string {
 	return list
 }
 
-func (v *webhook) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+func (v *webhook) types() []Type { return allTypes }
 
 // txtOnly is a client of TXT records.
 type txtOnly struct{}
