@@ -214,9 +214,7 @@ func (v baiduCloud) write(ctx context.Context, z zone, e entry) error {
 		c.name, c.method, c.path = "UpdateRecord", http.MethodPut, c.path+"/"+escape(e.id)
 		change.Line, missing = "", gone
 	}
-	if err := c.json(change); err != nil {
-		return err
-	}
+	c.data = change
 	return v.do(ctx, c, missing, nil)
 }
 

@@ -139,13 +139,7 @@ type cloudflareAnswer struct {
 
 // do makes one call and parses its result into out, unless out is nil. total is the number of items on
 // all pages of a list.
-func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, err error) {
-	if body != nil {
-		c.header = map[string]string{"Content-Type": "application/json"}
-		if err := c.json(body); err != nil {
-			return 0, err
-		}
-	}
+func (v *cloudflare) do(ctx context.Context, c call, out any) (total int, err error) {
 	err = v.ask(ctx, c, func(r *http.Request, _ []byte) { signBearer(r, v.Key) }, func(ans answer) (reply, error) {
 		var said cloudflareAnswer
 		err := json.Unmarshal(ans.body, &said)
@@ -173,7 +167,7 @@ func cloudflareList[T any](ctx context.Context, v *cloudflare, c call) pageOf[T]
 		if page > 1 {
 			c.query.Set("page", strconv.Itoa(page))
 		}
-		count, err := v.do(ctx, c, nil, &items)
+		count, err := v.do(ctx, c, &items)
 		return items, &count, err
 	}
 }
@@ -286,19 +280,19 @@ func cloudflareRecordOf(at setKey, value Value, ttl uint32) cloudflareRecord {
 }
 
 func (v *cloudflare) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
-	_, err := v.do(ctx, call{name: "create record", method: http.MethodPost, path: cloudflarePath(z)},
-		cloudflareRecordOf(at, value, ttl), nil)
+	_, err := v.do(ctx, call{name: "create record", method: http.MethodPost, path: cloudflarePath(z),
+		data: cloudflareRecordOf(at, value, ttl)}, nil)
 	return err
 }
 
 func (v *cloudflare) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
-	_, err := v.do(ctx, call{name: "edit record", method: http.MethodPatch, path: cloudflarePath(z) + "/" + escape(old.id)},
-		cloudflareRecordOf(at, value, ttl), nil)
+	_, err := v.do(ctx, call{name: "edit record", method: http.MethodPatch, path: cloudflarePath(z) + "/" + escape(old.id),
+		data: cloudflareRecordOf(at, value, ttl)}, nil)
 	return err
 }
 
 func (v *cloudflare) erase(ctx context.Context, z zone, id string) error {
-	_, err := v.do(ctx, call{name: "delete record", method: http.MethodDelete, path: cloudflarePath(z) + "/" + escape(id)}, nil, nil)
+	_, err := v.do(ctx, call{name: "delete record", method: http.MethodDelete, path: cloudflarePath(z) + "/" + escape(id)}, nil)
 	return err
 }
 
@@ -328,8 +322,8 @@ func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]erro
 		if !possible {
 			return nil
 		}
-		c := call{name: batchCall, method: http.MethodPost, path: cloudflarePath(z) + "/batch"}
-		_, err := v.do(ctx, c, cloudflareOperations(batch), nil)
+		c := call{name: batchCall, method: http.MethodPost, path: cloudflarePath(z) + "/batch", data: cloudflareOperations(batch)}
+		_, err := v.do(ctx, c, nil)
 		switch {
 		case KindOf(err) != noCall:
 		case begun: // an earlier batch may have been made, so single changes must not repeat it

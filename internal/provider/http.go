@@ -118,21 +118,12 @@ type call struct {
 	query  url.Values
 	header map[string]string
 	body   []byte
+	data   any   // its JSON is the body
 	list   *list // reads an answer that may be longer than maxAnswer
 }
 
 // callCount is the context key of the counter of calls.
 type callCount struct{}
-
-// json sets the body to the JSON of a value.
-func (c *call) json(value any) error {
-	body, err := json.Marshal(value)
-	if err != nil {
-		return &Error{Kind: Invalid, Detail: msg.Say(c.name), Err: err}
-	}
-	c.body = body
-	return nil
-}
 
 // answer is a complete HTTP answer.
 type answer struct {
@@ -147,11 +138,11 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	defer cancel(nil)
 	late := time.AfterFunc(callTime, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
-	r, err := a.request(ctx, c)
+	r, body, err := a.request(ctx, c)
 	if err != nil {
 		return answer{}, &Error{Kind: Invalid, Detail: msg.Say(c.name), Err: err}
 	}
-	sign(r, c.body)
+	sign(r, body)
 	if calls, ok := ctx.Value(callCount{}).(*atomic.Int64); ok {
 		calls.Add(1)
 	}
@@ -219,22 +210,27 @@ func (a *api) asked(c call) msg.Text { return msg.Textf("%s at %s", msg.Say(c.na
 var errTooLong = msg.Errorf("too long")
 
 // request makes the request of a call, still unsigned.
-func (a *api) request(ctx context.Context, c call) (*http.Request, error) {
-	target, err := below(a.base, c.path)
-	if err != nil {
-		return nil, err
+func (a *api) request(ctx context.Context, c call) (r *http.Request, body []byte, err error) {
+	if body = c.body; c.data != nil {
+		body, err = json.Marshal(c.data)
+	}
+	target, unescaped := below(a.base, c.path)
+	if err = cmp.Or(err, unescaped); err != nil {
+		return nil, nil, err
 	}
 	target.RawQuery = canonicalQuery(c.query)
-	r, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.body))
-	if err != nil {
-		return nil, err
+	if r, err = http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(body)); err != nil {
+		return nil, nil, err
+	}
+	if c.data != nil {
+		r.Header.Set("Content-Type", "application/json")
 	}
 	r.Header.Set("User-Agent", userAgent)
 	r.Header.Set("Accept", "application/json, application/xml;q=0.9")
 	for name, value := range c.header {
 		r.Header.Set(name, value)
 	}
-	return r, nil
+	return r, body, nil
 }
 
 // below appends an escaped path to a URL.

@@ -74,12 +74,7 @@ var jdErrors = codeKinds{
 const jdNonceUsed = "noncestr"
 
 // do makes one call and parses its result into out, unless that is nil.
-func (v jdCloud) do(ctx context.Context, c call, parameters map[string]any, out any) error {
-	if parameters != nil {
-		if err := c.json(parameters); err != nil {
-			return err
-		}
-	}
+func (v jdCloud) do(ctx context.Context, c call, out any) error {
 	at := v.now()
 	c.header = map[string]string{
 		"Content-Type": "application/json", "X-Jdcloud-Date": at.UTC().Format(basicTime), "X-Jdcloud-Nonce": v.nonce(),
@@ -126,7 +121,7 @@ func jdList[T, U any](ctx context.Context, v jdCloud, c call, size int, form fun
 			TotalCount *int
 		}
 		c.query.Set("pageNumber", strconv.Itoa(page))
-		err := v.do(ctx, c, nil, &result)
+		err := v.do(ctx, c, &result)
 		return as(result.DataList, form), result.TotalCount, err
 	}
 }
@@ -184,14 +179,14 @@ func (v jdCloud) write(ctx context.Context, z zone, e entry) error {
 	to := map[string]any{"hostRecord": e.host, "hostValue": e.text, "type": e.kind, "ttl": e.ttl, "viewValue": jdDefaultLine}
 	body := map[string]any{"regionId": jdRegion, "domainId": z.id, "req": to}
 	if e.id == "" {
-		return v.do(ctx, call{name: "CreateResourceRecord", method: http.MethodPost, path: jdPath(z)}, body, nil)
+		return v.do(ctx, call{name: "CreateResourceRecord", method: http.MethodPost, path: jdPath(z), data: body}, nil)
 	}
 	to["domainName"], body["resourceRecordId"] = z.name, e.id
-	return jdGone(v.do(ctx, call{name: "ModifyResourceRecord", method: http.MethodPut, path: jdPath(z) + "/" + escape(e.id)}, body, nil))
+	return jdGone(v.do(ctx, call{name: "ModifyResourceRecord", method: http.MethodPut, path: jdPath(z) + "/" + escape(e.id), data: body}, nil))
 }
 
 func (v jdCloud) erase(ctx context.Context, z zone, id string) error {
-	return jdGone(v.do(ctx, call{name: "DeleteResourceRecord", method: http.MethodDelete, path: jdPath(z) + "/" + escape(id)}, nil, nil))
+	return jdGone(v.do(ctx, call{name: "DeleteResourceRecord", method: http.MethodDelete, path: jdPath(z) + "/" + escape(id)}, nil))
 }
 
 // jdGone takes "not found" as an answer about the record. A missing zone has the same code, but the

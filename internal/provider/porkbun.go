@@ -123,10 +123,7 @@ func (s *scalar) UnmarshalJSON(data []byte) error {
 func (v *porkbun) do(ctx context.Context, c call, fields map[string]string, out any) error {
 	all := map[string]string{"apikey": v.Key.AccessKeyID, "secretapikey": string(v.Key.AccessKeySecret)}
 	maps.Copy(all, fields)
-	c.method, c.header = http.MethodPost, map[string]string{"Content-Type": "application/json"}
-	if err := c.json(all); err != nil {
-		return err
-	}
+	c.method, c.data = http.MethodPost, all
 	if !v.turns.wait(ctx) {
 		return v.unreached(ctx, c, ctx.Err())
 	}

@@ -88,12 +88,9 @@ var tencentErrors = codeKinds{
 
 // do makes one call and parses its answer into out.
 func (v tencentCloud) do(ctx context.Context, action string, parameters, out any) error {
-	c := call{name: action, method: http.MethodPost, header: map[string]string{
-		"Content-Type": "application/json", "X-TC-Action": action, "X-TC-Version": tencentVersion, "X-TC-Language": "en-US",
+	c := call{name: action, method: http.MethodPost, data: parameters, header: map[string]string{
+		"X-TC-Action": action, "X-TC-Version": tencentVersion, "X-TC-Language": "en-US",
 	}}
-	if err := c.json(parameters); err != nil {
-		return err
-	}
 	return v.ask(ctx, c, func(r *http.Request, body []byte) { signTC3(r, body, v.Key, v.now()) }, openTencent, out)
 }
 

@@ -84,11 +84,7 @@ func (v volcengine) get(ctx context.Context, action string, parameters url.Value
 
 // post makes a call that changes a record, and ignores its result.
 func (v volcengine) post(ctx context.Context, action string, parameters map[string]any) error {
-	c := call{name: action, method: http.MethodPost}
-	if err := c.json(parameters); err != nil {
-		return err
-	}
-	return v.do(ctx, c, nil)
+	return v.do(ctx, call{name: action, method: http.MethodPost, data: parameters}, nil)
 }
 
 // do makes a call. The error code in the answer decides before the HTTP status.
