@@ -36,8 +36,8 @@ func NewAliDNS(c Credentials) (*Client, error) {
 	return openRecords(aliEndpoint, c, aliRecords)
 }
 
-// aliRecords refuses values that the vendor is known to change: it strips double quotes and outer spaces,
-// and damages backslashes.
+// aliRecords is the vendor's table. It refuses values that the vendor is known to change: the vendor
+// strips double quotes and outer spaces, and damages backslashes.
 func aliRecords(a *api) *records {
 	v := aliDNS{a}
 	return &records{
@@ -86,6 +86,7 @@ func (v aliDNS) do(ctx context.Context, action string, parameters url.Values, ou
 	return v.ask(ctx, c, func(r *http.Request, body []byte) { signACS3(r, body, v.Key) }, openAli, out)
 }
 
+// openAli opens an answer, which always has a request id.
 func openAli(ans answer) (reply, error) {
 	var head struct{ RequestId, Code, Message string }
 	err := json.Unmarshal(ans.body, &head)

@@ -51,8 +51,9 @@ func NewBaiduCloud(c Credentials) (*Client, error) {
 	return openRecords(baiduEndpoint, c, baiduRecords)
 }
 
-// baiduRecords refuses values that other vendors without quotes are known to change. The behaviour and the
-// greatest length of this vendor are not documented. The API tells no name servers.
+// baiduRecords is the vendor's table. It refuses values that other vendors without quotes are known to
+// change. The behaviour and the greatest length of this vendor are not documented. The API tells no name
+// servers.
 func baiduRecords(a *api) *records {
 	v := baiduCloud{a}
 	return &records{

@@ -37,7 +37,7 @@ func NewDNSPod(c Credentials) (*Client, error) {
 	return openRecords(dnspodEndpoint, c, dnspodRecords)
 }
 
-// dnspodRecords has the rules of the newer API, which serves the same records.
+// dnspodRecords is the vendor's table. Its rules are those of the newer API, which serves the same records.
 func dnspodRecords(a *api) *records {
 	a.timeless, a.Hidden = true, []secrets.Secret{secrets.Secret(a.Key.AccessKeyID)}
 	v := dnsPod{a}

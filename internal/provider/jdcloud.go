@@ -42,8 +42,8 @@ func NewJDCloud(c Credentials) (*Client, error) {
 	return openRecords(jdEndpoint, c, jdRecords)
 }
 
-// jdRecords accepts plain text of one character-string only, because the vendor's handling of values is
-// not documented.
+// jdRecords is the vendor's table. It accepts plain text of one character-string only, because the
+// vendor's handling of values is not documented.
 func jdRecords(a *api) *records {
 	v := jdCloud{a}
 	return &records{

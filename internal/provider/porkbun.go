@@ -45,8 +45,8 @@ func NewPorkbun(c Credentials) (*Client, error) {
 	})
 }
 
-// porkbunOf refuses values that the vendor refuses: an empty text, and spaces at the end. The limit of a
-// value is not documented, and 764 octets are known to be kept.
+// porkbunOf makes the vendor. It refuses values that the vendor refuses: an empty text, and spaces at the
+// end. The limit of a value is not documented, and 764 octets are known to be kept.
 func porkbunOf(a *api, t *turns) *porkbun {
 	a.timeless, a.Hidden = true, []secrets.Secret{secrets.Secret(a.Key.AccessKeyID)}
 	v := &porkbun{turns: t}

@@ -37,8 +37,8 @@ func NewTencentCloud(c Credentials) (*Client, error) {
 	return openRecords(tencentEndpoint, c, tencentRecords)
 }
 
-// tencentRecords refuses values that could be read as quoted, because write sends plain text, and values
-// over 255 octets, because their split is not documented.
+// tencentRecords is the vendor's table. It refuses values that could be read as quoted, because write
+// sends plain text, and values over 255 octets, because their split is not documented.
 func tencentRecords(a *api) *records {
 	v := tencentCloud{a}
 	return &records{
@@ -94,6 +94,7 @@ func (v tencentCloud) do(ctx context.Context, action string, parameters, out any
 	return v.ask(ctx, c, func(r *http.Request, body []byte) { signTC3(r, body, v.Key, v.now()) }, openTencent, out)
 }
 
+// openTencent opens an answer, which always has a request id.
 func openTencent(ans answer) (reply, error) {
 	var envelope struct{ Response json.RawMessage }
 	var head struct {

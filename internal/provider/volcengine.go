@@ -39,8 +39,8 @@ func NewVolcengine(c Credentials) (*Client, error) {
 	return openRecords(volcEndpoint, c, volcRecords)
 }
 
-// volcRecords refuses values that other vendors without quotes are known to change. The behaviour and the
-// greatest length of this vendor are not documented.
+// volcRecords is the vendor's table. It refuses values that other vendors without quotes are known to
+// change. The behaviour and the greatest length of this vendor are not documented.
 func volcRecords(a *api) *records {
 	v := volcengine{a}
 	return &records{
