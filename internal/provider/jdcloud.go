@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -91,7 +90,7 @@ func (v jdCloud) do(ctx context.Context, c call, out any) error {
 		if err == nil && !failed && out != nil && string(envelope.Result) == "null" {
 			err = msg.Errorf("no result")
 		}
-		return reply{verdict{e.Status, e.Message, envelope.RequestID}, failed, e.kinds(ans.status), envelope.Result}, err
+		return reply{verdict{e.Status, e.Message, envelope.RequestID}, failed, e.kinds(c, ans), envelope.Result}, err
 	}, out)
 }
 
@@ -100,15 +99,23 @@ type jdError struct {
 	Status, Message string
 }
 
-// kinds returns the meaning of the codes at an HTTP status, which may be 200.
-func (e jdError) kinds(status int) codeKinds {
+// jdGone takes "not found" as an answer about the record. A missing zone has the same code, but the
+// zone is listed again before the change counts as done.
+var jdGone = codeKinds{{"RESOURCE_NOT_EXIST|NOT_FOUND", gone}}
+
+// kinds returns the meaning of the codes in an answer, whose HTTP status may be 200.
+func (e jdError) kinds(c call, ans answer) codeKinds {
+	kinds := jdErrors
+	if c.method == http.MethodPut || c.method == http.MethodDelete {
+		kinds = slices.Concat(jdGone, kinds)
+	}
 	switch {
 	case strings.Contains(e.Message, jdNonceUsed): // the vendor got the request twice, and may have done it
 		return codeKinds{{"*", Temporary}}
-	case status == http.StatusOK:
-		return append(slices.Clip(jdErrors), codeKinds{{"*", statusKind(e.Code)}}...)
+	case ans.status == http.StatusOK:
+		return slices.Concat(kinds, codeKinds{{"*", statusKind(e.Code)}})
 	}
-	return jdErrors
+	return kinds
 }
 
 // jdList returns a page of a list.
@@ -182,18 +189,9 @@ func (v jdCloud) write(ctx context.Context, z zone, e entry) error {
 		return v.do(ctx, call{name: "CreateResourceRecord", method: http.MethodPost, path: jdPath(z), data: body}, nil)
 	}
 	to["domainName"], body["resourceRecordId"] = z.name, e.id
-	return jdGone(v.do(ctx, call{name: "ModifyResourceRecord", method: http.MethodPut, path: jdPath(z) + "/" + escape(e.id), data: body}, nil))
+	return v.do(ctx, call{name: "ModifyResourceRecord", method: http.MethodPut, path: jdPath(z) + "/" + escape(e.id), data: body}, nil)
 }
 
 func (v jdCloud) erase(ctx context.Context, z zone, id string) error {
-	return jdGone(v.do(ctx, call{name: "DeleteResourceRecord", method: http.MethodDelete, path: jdPath(z) + "/" + escape(id)}, nil))
-}
-
-// jdGone takes "not found" as an answer about the record. A missing zone has the same code, but the
-// zone is listed again before the change counts as done.
-func jdGone(err error) error {
-	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ZoneNotFound {
-		e.Kind = gone
-	}
-	return err
+	return v.do(ctx, call{name: "DeleteResourceRecord", method: http.MethodDelete, path: jdPath(z) + "/" + escape(id)}, nil)
 }

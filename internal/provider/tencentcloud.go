@@ -3,7 +3,6 @@ package provider
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -19,15 +18,16 @@ import (
 type tencentCloud struct{ *api }
 
 const (
-	tencentEndpoint  = "https://dnspod.tencentcloudapi.com"
-	tencentVersion   = "2021-03-23"
-	tencentService   = "dnspod"
-	tencentAlgorithm = "TC3-HMAC-SHA256"
-	tencentMinTTL    = 600  // seconds, in the free plan; the API tells the least TTL of a zone's plan
-	tencentPageSize  = 3000 // the greatest page of a list
-	tencentLine      = "默认" // the line of records for every resolver
-	tencentLineID    = "0"  // its id in lists, where the name may be translated
+	tencentEndpoint = "https://dnspod.tencentcloudapi.com"
+	tencentVersion  = "2021-03-23"
+	tencentMinTTL   = 600  // seconds, in the free plan; the API tells the least TTL of a zone's plan
+	tencentPageSize = 3000 // the greatest page of a list
+	tencentLine     = "默认" // the line of records for every resolver
+	tencentLineID   = "0"  // its id in lists, where the name may be translated
 )
+
+// tencentScope has no region.
+var tencentScope = scoped{algorithm: "TC3-HMAC-SHA256", prefix: "TC3", service: "dnspod", term: "tc3_request"}
 
 // NewTencentCloud makes a client of Tencent Cloud DNSPod. The key pair is SecretId and SecretKey. It
 // needs the rights dnspod:DescribeDomainList, DescribeRecordList, CreateRecord, ModifyRecord and
@@ -50,17 +50,10 @@ func tencentRecords(a *api) *records {
 // signTC3 signs a request over its content type, host and body. The timestamp and the date in the scope
 // come from one clock reading, so that they agree at midnight.
 func signTC3(r *http.Request, body []byte, key Credentials, at time.Time) {
-	timestamp, date := strconv.FormatInt(at.Unix(), 10), at.UTC().Format("2006-01-02")
+	timestamp := strconv.FormatInt(at.Unix(), 10)
 	r.Header.Set("X-TC-Timestamp", timestamp)
-	signed := []string{"content-type", "host"}
-	scope := date + "/" + tencentService + "/tc3_request"
-	text := tencentAlgorithm + "\n" + timestamp + "\n" + scope + "\n" + hexSHA256([]byte(canonicalRequest(r, "/", signed, body)))
-	derived := []byte("TC3" + string(key.AccessKeySecret))
-	for part := range strings.SplitSeq(scope, "/") {
-		derived = hmacSHA256(derived, part)
-	}
-	r.Header.Set("Authorization", tencentAlgorithm+" Credential="+key.AccessKeyID+"/"+scope+
-		", SignedHeaders="+strings.Join(signed, ";")+", Signature="+hex.EncodeToString(hmacSHA256(derived, text)))
+	scope := at.UTC().Format(time.DateOnly) + "/" + tencentScope.service + "/" + tencentScope.term
+	r.Header.Set("Authorization", tencentScope.stamped(r, "/", []string{"content-type", "host"}, body, key, timestamp, scope))
 }
 
 // tencentErrors are codes of the API's common errors and of DNSPod's own.

@@ -3,10 +3,10 @@ package provider
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,22 +73,21 @@ var volcErrors = codeKinds{
 	{"ErrQuotaExceeded|Err*CountLimited", Quota},
 }
 
-// get makes a call that changes nothing and parses its result into out. "Not found" means the zone.
+// volcMissing are the codes of calls that change nothing: "not found" means the zone.
+var volcMissing = codeKinds{{"ErrDBNotFound", ZoneNotFound}}
+
+// get makes a call that changes nothing and parses its result into out.
 func (v volcengine) get(ctx context.Context, action string, parameters url.Values, out any) error {
-	err := v.do(ctx, call{name: action, method: http.MethodGet, query: parameters}, out)
-	if e, ok := errors.AsType[*Error](err); ok && e.Kind == gone {
-		e.Kind = ZoneNotFound
-	}
-	return err
+	return v.do(ctx, call{name: action, method: http.MethodGet, query: parameters}, slices.Concat(volcMissing, volcErrors), out)
 }
 
 // post makes a call that changes a record, and ignores its result.
 func (v volcengine) post(ctx context.Context, action string, parameters map[string]any) error {
-	return v.do(ctx, call{name: action, method: http.MethodPost, data: parameters}, nil)
+	return v.do(ctx, call{name: action, method: http.MethodPost, data: parameters}, volcErrors, nil)
 }
 
 // do makes a call. The error code in the answer decides before the HTTP status.
-func (v volcengine) do(ctx context.Context, c call, out any) error {
+func (v volcengine) do(ctx context.Context, c call, kinds codeKinds, out any) error {
 	query := url.Values{"Action": {c.name}, "Version": {volcVersion}}
 	maps.Copy(query, c.query)
 	c.query, c.header = query, map[string]string{"Content-Type": "application/json"}
@@ -113,7 +112,7 @@ func (v volcengine) do(ctx context.Context, c call, out any) error {
 		if !failed && out != nil && (len(envelope.Result) == 0 || string(envelope.Result) == "null") {
 			err = msg.Errorf("no Result")
 		}
-		return reply{verdict{meta.Error.Code, meta.Error.Message, meta.RequestId}, failed, volcErrors, envelope.Result}, err
+		return reply{verdict{meta.Error.Code, meta.Error.Message, meta.RequestId}, failed, kinds, envelope.Result}, err
 	}, out)
 }
 
