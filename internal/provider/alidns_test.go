@@ -44,10 +44,10 @@ func TestAliDNSExchanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := &aliDNS{a}
+		v := aliRecords(a)
 		switch e.Op {
 		case "find zone":
-			_, _, err = v.domain(t.Context(), "example.com")
+			_, _, err = v.listed(t.Context(), "example.com")
 		case "list TXT at name":
 			_, err = v.list(t.Context(), z, setKey{name, TXT})
 		case "create TXT":
@@ -100,7 +100,7 @@ func TestAliDNSErrors(t *testing.T) {
 }
 
 func TestAliDNSValues(t *testing.T) {
-	v := &aliDNS{}
+	v := aliRecords(nil)
 	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
 		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)

@@ -21,12 +21,11 @@ import (
 // baiduCloud is Baidu AI Cloud DNS, API version 1, signed with bce-auth-v1. It stores values without
 // quotes, one value a record. It accepts a second record with the same value: no error code for that
 // is documented.
-type baiduCloud struct{ api *api }
+type baiduCloud struct{ *api }
 
 const (
 	baiduEndpoint = "https://dns.baidubce.com"
 	baiduZones    = "/v1/dns/zone"
-	baiduMaxValue = 512 // octets; not documented
 	baiduPageSize = 1000
 	baiduLine     = "default"
 	baiduAuth     = "bce-auth-v1"
@@ -49,7 +48,18 @@ func baiduMinTTL(productVersion string) uint32 {
 // account that has passed the vendor's real-name check. It needs the rights to list zones, and to
 // list, create, update and delete their records.
 func NewBaiduCloud(c Credentials) (*Client, error) {
-	return openRecords(baiduEndpoint, c, func(a *api) recordVendor { return &baiduCloud{a} })
+	return openRecords(baiduEndpoint, c, baiduRecords)
+}
+
+// baiduRecords is the vendor's table. It refuses values that other vendors without quotes are known to
+// change. The behaviour and the greatest length of this vendor are not documented. The API tells no name
+// servers.
+func baiduRecords(a *api) *records {
+	v := baiduCloud{a}
+	return &records{
+		api: a, has: []Type{TXT}, read: cutTXT, longest: 512, damaged: `"\`, mixed: true,
+		search: v.search, entries: v.entries, write: v.write, erase: v.erase,
+	}
 }
 
 // bceAuthorization signs a request over the named headers. The signature covers the body only by a
@@ -66,8 +76,8 @@ func bceAuthorization(r *http.Request, signed []string, key Credentials, at time
 }
 
 // sign adds the hash of the body and the signature to a request.
-func (v *baiduCloud) sign(r *http.Request, body []byte) {
-	at := v.api.now()
+func (v baiduCloud) sign(r *http.Request, body []byte) {
+	at := v.now()
 	signed := []string{"content-type", "host", "x-bce-date"}
 	if len(body) > 0 {
 		sum := md5.Sum(body)
@@ -75,120 +85,92 @@ func (v *baiduCloud) sign(r *http.Request, body []byte) {
 		signed = append([]string{"content-length", "content-md5"}, signed...)
 	}
 	r.Header.Set("X-Bce-Date", at.UTC().Format(extendedTime))
-	r.Header.Set("Authorization", bceAuthorization(r, signed, v.api.Key, at))
+	r.Header.Set("Authorization", bceAuthorization(r, signed, v.Key, at))
 }
 
 // baiduErrors are the codes that all services of the vendor have. Those of the DNS service are not
 // documented: the patterns at the end are a guess.
 var baiduErrors = codeKinds{
-	{"InvalidAccessKeyId", BadCredentials},
-	{"InvalidHTTPAuthHeader", BadCredentials},
-	{"SignatureDoesNotMatch", BadCredentials},
-	{"AccessDenied", Permission},
-	{"QualifyNotPass", Permission},
-	{"OptInRequired", Permission},
+	{"InvalidAccessKeyId|InvalidHTTPAuthHeader|SignatureDoesNotMatch", BadCredentials},
+	{"AccessDenied|QualifyNotPass|OptInRequired", Permission},
 	{"RequestExpired", ClockSkew},
-	{"InternalError", Temporary},
-	{"ServiceUnavailable", Temporary},
-	{"MalformedJSON", Invalid},
-	{"InappropriateJSON", Invalid},
-	{"InvalidHTTPRequest", Invalid},
-	{"InvalidURI", Invalid},
-	{"InvalidVersion", Invalid},
-	{"PreconditionFailed", Invalid},
-	{"IdempotentParameterMismatch", Invalid},
+	{"InternalError|ServiceUnavailable", Temporary},
+	{"MalformedJSON|InappropriateJSON|InvalidHTTPRequest|InvalidURI|InvalidVersion", Invalid},
+	{"PreconditionFailed|IdempotentParameterMismatch", Invalid},
 	{"*Quota*", Quota},
-	{"*Duplicate*", exists},
-	{"*AlreadyExist*", exists},
+	{"*Duplicate*|*AlreadyExist*", exists},
 	{"*Conflict*", Conflict},
 }
 
 // do makes a call and parses its answer into out, unless that is nil. missing is the kind of a "not
 // found".
-func (v *baiduCloud) do(ctx context.Context, c call, missing Kind, out any) error {
+func (v baiduCloud) do(ctx context.Context, c call, missing Kind, out any) error {
 	c.header = map[string]string{"Content-Type": "application/json;charset=utf-8"}
-	ans, err := v.api.send(ctx, c, v.sign)
-	if err != nil {
-		return err
-	}
-	body := bytes.TrimSpace(ans.body)
-	if len(body) == 0 && out == nil && ans.status == http.StatusOK {
-		return nil // every write has an empty answer
-	}
-	var failure *struct{ Code, Message, RequestID string }
-	err = json.Unmarshal(body, &failure)
-	switch {
-	case err != nil:
-	case failure == nil:
-		err = errNotTheirs
-	case failure.Code != "" || ans.status != http.StatusOK:
+	return v.ask(ctx, c, v.sign, func(ans answer) (reply, error) {
+		body := bytes.TrimSpace(ans.body)
+		if len(body) == 0 && out == nil && ans.status == http.StatusOK {
+			return reply{}, nil // every write has an empty answer
+		}
+		var head *struct{ Code, Message, RequestID string }
+		err := json.Unmarshal(body, &head)
+		if err == nil && head == nil {
+			err = errNotTheirs
+		}
+		if err != nil {
+			return reply{}, err
+		}
 		kinds := baiduErrors
-		if ans.status == http.StatusNotFound || strings.HasPrefix(failure.Code, "NoSuch") {
+		if ans.status == http.StatusNotFound || strings.HasPrefix(head.Code, "NoSuch") {
 			kinds = append(slices.Clip(kinds), codeKinds{{"*", missing}}...)
 		}
-		return v.api.refused(c, ans, verdict{failure.Code, failure.Message, failure.RequestID}, kinds)
-	case out != nil:
-		err = json.Unmarshal(body, out)
-	}
-	return v.api.unreadable(c, ans, err)
+		return reply{verdict{head.Code, head.Message, head.RequestID}, head.Code != "" || ans.status != http.StatusOK, kinds, body}, nil
+	}, out)
 }
 
-// baiduPage is the common part of the pages of all lists.
+// baiduPage is a page of zones or of records. Each page names the next one.
 type baiduPage struct {
 	IsTruncated *bool // present in every list
 	NextMarker  string
+	Zones       []baiduZone
+	Records     []baiduRecord
 }
 
-// baiduPaged reads all pages; each page names the next one.
-func baiduPaged(query url.Values, pages int, fetch func(query url.Values) (page baiduPage, err error)) error {
-	query.Set("maxKeys", strconv.Itoa(baiduPageSize))
-	for range pages {
-		page, err := fetch(query)
-		if err != nil {
-			return err
+// baiduList returns a page of a list.
+func baiduList[T any](ctx context.Context, v baiduCloud, c call, missing Kind, items func(baiduPage) []T) pageOf[T] {
+	c.method = http.MethodGet
+	c.query.Set("maxKeys", strconv.Itoa(baiduPageSize))
+	return func(_, given int) ([]T, *int, error) {
+		var page baiduPage
+		err := v.do(ctx, c, missing, &page)
+		total := given + len(items(page))
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case page.IsTruncated == nil:
+			return nil, nil, &Error{Kind: BadAnswer, Err: errNotTheirs}
+		case *page.IsTruncated && (page.NextMarker == "" || page.NextMarker == c.query.Get("marker")):
+			return nil, nil, &Error{Kind: BadAnswer, Detail: msg.Say("the list goes on, but the answer does not say where")}
+		case *page.IsTruncated:
+			c.query.Set("marker", page.NextMarker)
+			total = -1
 		}
-		if page.IsTruncated == nil {
-			return &Error{Kind: BadAnswer, Err: errNotTheirs}
-		}
-		if !*page.IsTruncated {
-			return nil
-		}
-		if page.NextMarker == "" || page.NextMarker == query.Get("marker") {
-			return &Error{Kind: BadAnswer, Detail: msg.Say("the list goes on, but the answer does not say where")}
-		}
-		query.Set("marker", page.NextMarker)
+		return items(page), &total, nil
 	}
-	return manyPages(tooMany, pages)
 }
 
-// zone searches among the zones whose names contain this one. The API tells no name servers.
-func (v *baiduCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	zones, err := v.zonesWhere(ctx, url.Values{"name": {name}}, maxPages)
-	z, found = pick(zones, name)
-	return z, found, err
+type baiduZone struct{ ID, Name, ProductVersion string }
+
+func (e baiduZone) zone() zone {
+	return zone{id: e.Name, unique: e.ID, name: dnsname.Fold(e.Name), minTTL: baiduMinTTL(e.ProductVersion)}
 }
 
-func (v *baiduCloud) zones(ctx context.Context) ([]zone, error) {
-	return v.zonesWhere(ctx, url.Values{}, zonePages)
-}
-
-// zonesWhere returns the zones that a search finds on at most so many pages.
-func (v *baiduCloud) zonesWhere(ctx context.Context, search url.Values, pages int) (zones []zone, err error) {
-	err = baiduPaged(search, pages, func(query url.Values) (baiduPage, error) {
-		var answer struct {
-			baiduPage
-			Zones []struct{ ID, Name, ProductVersion string }
-		}
-		err := v.do(ctx, call{name: "ListZone", method: http.MethodGet, path: baiduZones, query: query}, Invalid, &answer)
-		for _, e := range answer.Zones {
-			zones = append(zones, zone{id: e.Name, unique: e.ID, name: dnsname.Fold(e.Name), minTTL: baiduMinTTL(e.ProductVersion)})
-		}
-		return answer.baiduPage, err
-	})
-	if err != nil {
-		return nil, err
+// search lists the zones whose names contain part.
+func (v baiduCloud) search(ctx context.Context, part string) pageOf[zone] {
+	c := call{name: "ListZone", path: baiduZones, query: url.Values{}}
+	if part != "" {
+		c.query.Set("name", part)
 	}
-	return zones, nil
+	return baiduList(ctx, v, c, Invalid, func(p baiduPage) []zone { return as(p.Zones, baiduZone.zone) })
 }
 
 // baiduRecord is a record in a list.
@@ -197,44 +179,24 @@ type baiduRecord struct {
 	TTL                               uint32
 }
 
-// off reports whether the record is not for every resolver.
-func (r baiduRecord) off() bool {
-	return r.Status != "" && r.Status != "running" || r.Line != "" && r.Line != baiduLine
+// entry is off if the record is not for every resolver.
+func (r baiduRecord) entry() entry {
+	off := r.Status != "" && r.Status != "running" || r.Line != "" && r.Line != baiduLine
+	return entry{r.ID, r.RR, r.Type, r.Value, r.TTL, off}
 }
 
-// list selects the TXT records among all records at the name. An alias there is a conflict, except
-// beside values, which can be removed.
-func (v *baiduCloud) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
-	sets := newZoneSets(nil, at.kind)
-	err = v.records(ctx, z, url.Values{"rr": {relative(at.name, z)}}, sets)
-	return sets.of(at), err
+// entries selects by the name alone. An alias there is a conflict, except beside values, which can be
+// removed.
+func (v baiduCloud) entries(ctx context.Context, z zone, host, _ string) pageOf[entry] {
+	c := call{name: "ListRecord", path: baiduPath(z), query: url.Values{}}
+	if host != "" {
+		c.query.Set("rr", host)
+	}
+	return baiduList(ctx, v, c, ZoneNotFound, func(p baiduPage) []entry { return as(p.Records, baiduRecord.entry) })
 }
 
-func (v *baiduCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	return v.records(ctx, z, url.Values{}, sets)
-}
-
-// records collects the records that a search finds.
-func (v *baiduCloud) records(ctx context.Context, z zone, search url.Values, sets *zoneSets) error {
-	seen := newMarks()
-	return baiduPaged(search, maxPages, func(query url.Values) (baiduPage, error) {
-		var answer struct {
-			baiduPage
-			Records []baiduRecord
-		}
-		err := v.do(ctx, call{name: "ListRecord", method: http.MethodGet, path: baiduRecords(z), query: query}, ZoneNotFound, &answer)
-		for _, r := range answer.Records {
-			if seen.again(r.ID) {
-				return answer.baiduPage, &Error{Kind: Changed, Detail: msg.Say("the list changes while it is read: an item is on two pages")}
-			}
-			sets.entry(entry{record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()}, absolute(r.RR, z), r.Type, r.Value})
-		}
-		return answer.baiduPage, err
-	})
-}
-
-// baiduRecords returns the path of a zone's records.
-func baiduRecords(z zone) string { return baiduZones + "/" + escape(z.id) + "/record" }
+// baiduPath returns the path of a zone's records.
+func baiduPath(z zone) string { return baiduZones + "/" + escape(z.id) + "/record" }
 
 // baiduChange is the body of a write.
 type baiduChange struct {
@@ -245,32 +207,19 @@ type baiduChange struct {
 	Line  string `json:"line,omitempty"` // only for a new record
 }
 
-// write makes a call that changes a record. With the client token the vendor recognises a repeated
-// request.
-func (v *baiduCloud) write(ctx context.Context, c call, missing Kind, change *baiduChange) error {
-	c.query = url.Values{"clientToken": {v.api.nonce()}}
-	if change != nil {
-		if err := c.json(change); err != nil {
-			return err
-		}
+// write makes a call with a client token, by which the vendor recognises a repeated request.
+func (v baiduCloud) write(ctx context.Context, z zone, e entry) error {
+	c := call{name: "CreateRecord", method: http.MethodPost, path: baiduPath(z), query: url.Values{"clientToken": {v.nonce()}}}
+	change, missing := baiduChange{e.host, e.kind, e.text, e.ttl, baiduLine}, ZoneNotFound
+	if e.id != "" {
+		c.name, c.method, c.path = "UpdateRecord", http.MethodPut, c.path+"/"+escape(e.id)
+		change.Line, missing = "", gone
 	}
+	c.data = change
 	return v.do(ctx, c, missing, nil)
 }
 
-func (v *baiduCloud) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
-	c := call{name: "CreateRecord", method: http.MethodPost, path: baiduRecords(z)}
-	return v.write(ctx, c, ZoneNotFound, &baiduChange{relative(at.name, z), string(at.kind), value.Text(), ttl, baiduLine})
+func (v baiduCloud) erase(ctx context.Context, z zone, id string) error {
+	c := call{name: "DeleteRecord", method: http.MethodDelete, path: baiduPath(z) + "/" + escape(id), query: url.Values{"clientToken": {v.nonce()}}}
+	return v.do(ctx, c, gone, nil)
 }
-
-func (v *baiduCloud) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
-	c := call{name: "UpdateRecord", method: http.MethodPut, path: baiduRecords(z) + "/" + escape(old.id)}
-	return v.write(ctx, c, gone, &baiduChange{RR: relative(at.name, z), Type: string(at.kind), Value: value.Text(), TTL: ttl})
-}
-
-func (v *baiduCloud) remove(ctx context.Context, z zone, _ setKey, old record) error {
-	return v.write(ctx, call{name: "DeleteRecord", method: http.MethodDelete, path: baiduRecords(z) + "/" + escape(old.id)}, gone, nil)
-}
-
-// fits refuses values that other vendors without quotes are known to change. The behaviour of this
-// vendor is not documented.
-func (v *baiduCloud) fits(_ Type, value Value) error { return plainText(value, baiduMaxValue, `"\`) }

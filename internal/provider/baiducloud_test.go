@@ -15,7 +15,7 @@ func TestBaiduCloudVectors(t *testing.T) {
 		parts := strings.Split(v.Expect["authorization"], "/")
 		signed := strings.Split(parts[4], ";")
 		v.check(t, "baiducloud", bceAuthorization(r, signed, v.key(), v.time(t)), v.Expect["authorization"])
-		a := &baiduCloud{&api{Key: v.key(), now: func() time.Time { return v.time(t) }}}
+		a := baiduCloud{&api{Key: v.key(), now: func() time.Time { return v.time(t) }}}
 		for _, name := range []string{"Content-Md5", "X-Bce-Date"} {
 			r.Header.Del(name)
 		}
@@ -35,7 +35,7 @@ func TestBaiduCloudExchanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.nonce = func() string { return "" } // the vendor's client was given no token
-		v := &baiduCloud{a}
+		v := baiduRecords(a)
 		switch e.Op {
 		case "find zone":
 			var found zone
@@ -117,7 +117,7 @@ func TestBaiduCloudMalformed(t *testing.T) {
 }
 
 func TestBaiduCloudValues(t *testing.T) {
-	v := &baiduCloud{}
+	v := baiduRecords(nil)
 	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
 		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
@@ -215,7 +215,7 @@ func TestBaiduCloudToken(t *testing.T) {
 	}{{"new tokens", newNonce, 2}, {"one token", func() string { return "token" }, 1}} {
 		c := cloudtest.BaiduCloud(t)
 		client := openCloud(t, c, NewBaiduCloud)
-		v := client.vendor.(*baiduCloud)
+		v := client.vendor.(*records)
 		v.api.nonce = test.nonce
 		z, _, err := v.zone(t.Context(), cloudtest.Zone)
 		if err != nil {
@@ -283,7 +283,7 @@ func TestBaiduCloudDoubles(t *testing.T) {
 // TestBaiduCloudGone removes and replaces a record that another has removed.
 func TestBaiduCloudGone(t *testing.T) {
 	c := cloudtest.BaiduCloud(t)
-	v := openCloud(t, c, NewBaiduCloud).vendor.(*baiduCloud)
+	v := openCloud(t, c, NewBaiduCloud).vendor.(*records)
 	z, _, err := v.zone(t.Context(), cloudtest.Zone)
 	if err != nil {
 		t.Fatal(err)

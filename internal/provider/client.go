@@ -125,7 +125,7 @@ func newRecordClient(v recordVendor) *Client {
 }
 
 // openRecords makes a client of a recordVendor. The credentials may replace the vendor's own endpoint.
-func openRecords(endpoint string, c Credentials, open func(*api) recordVendor) (*Client, error) {
+func openRecords[V recordVendor](endpoint string, c Credentials, open func(*api) V) (*Client, error) {
 	a, err := newAPI(endpoint, c, false)
 	if err != nil {
 		return nil, err

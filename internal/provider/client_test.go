@@ -32,6 +32,7 @@ func TestPaged(t *testing.T) {
 		{"an empty list without its length", []page{{[]int{}, nil}}, nil, ""},
 		{"pages until one is empty", []page{{[]int{1}, nil}, {[]int{2}, nil}, {nil, nil}}, []int{1, 2}, ""},
 		{"a list that shrinks meanwhile", []page{{[]int{1, 2}, total(3)}, {nil, total(2)}}, []int{1, 2}, ""},
+		{"pages before the last tell that more follow", []page{{[]int{1}, total(-1)}, {nil, total(-1)}, {[]int{2}, total(2)}}, []int{1, 2}, ""},
 		{"neither list nor length", []page{{nil, nil}}, nil, BadAnswer},
 		{"a list that ends early", []page{{[]int{1, 2}, total(3)}, {nil, total(3)}}, nil, BadAnswer},
 	} {

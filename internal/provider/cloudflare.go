@@ -16,7 +16,7 @@ import (
 
 // cloudflare is Cloudflare's API, version 4: JSON, and a token in every call. It stores values as
 // character-strings, mostly quoted, one value a record.
-type cloudflare struct{ api *api }
+type cloudflare struct{ records }
 
 const (
 	cloudflareEndpoint = "https://api.cloudflare.com/client/v4"
@@ -32,16 +32,21 @@ const (
 // "token", and is not sent. The secret is an API token, never the global API key. The token needs the
 // permissions Zone Read and DNS Edit for its zones.
 func NewCloudflare(c Credentials) (*Client, error) {
-	a, err := newAPI(cloudflareEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	a.timeless = true
+	client, err := openRecords(cloudflareEndpoint, c, cloudflareOf)
 	// net/http would refuse the header with an error that looks like a network failure.
-	if strings.ContainsFunc(string(c.AccessKeySecret), func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if err == nil && strings.ContainsFunc(string(c.AccessKeySecret), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, &Error{Kind: BadCredentials, Detail: msg.Say("the API token has characters that no token has")}
 	}
-	return newRecordClient(&cloudflare{a}), nil
+	return client, err
+}
+
+// cloudflareOf makes a vendor whose lists do not show a CNAME: the vendor reports one when a record is
+// created.
+func cloudflareOf(a *api) *cloudflare {
+	a.timeless = true
+	v := &cloudflare{}
+	v.records = records{api: a, has: allTypes, read: looseTXT, find: v.find, entries: v.entries, erase: v.erase}
+	return v
 }
 
 // signBearer sets the bearer token (RFC 6750, section 2.1).
@@ -52,11 +57,7 @@ func signBearer(r *http.Request, key Credentials) {
 // cloudflareErrors are the codes that this client distinguishes. The vendor has no list of them: 6003
 // with 6103, 10000 and 81058 are certain, the others come from reports of users.
 var cloudflareErrors = codeKinds{
-	{"6103", BadCredentials},
-	{"6111", BadCredentials},
-	{"6003", BadCredentials},
-	{"910[0-9]", BadCredentials},
-	{"10000", BadCredentials},
+	{"6103|6111|6003|910[0-9]|10000", BadCredentials},
 	{"971", Throttled},
 	{"7003", ZoneNotFound},
 	{"81044", gone},
@@ -66,7 +67,7 @@ var cloudflareErrors = codeKinds{
 }
 
 // cloudflareNoBatch are the codes for a call that the API does not have.
-var cloudflareNoBatch = codeKinds{{"700[013]", noCall}, {"10405", noCall}}
+var cloudflareNoBatch = codeKinds{{"700[013]|10405", noCall}}
 
 // noCall is the kind of a call that the API does not have.
 const noCall Kind = "no_call"
@@ -138,37 +139,26 @@ type cloudflareAnswer struct {
 
 // do makes one call and parses its result into out, unless out is nil. total is the number of items on
 // all pages of a list.
-func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, err error) {
-	if body != nil {
-		c.header = map[string]string{"Content-Type": "application/json"}
-		if err := c.json(body); err != nil {
-			return 0, err
-		}
-	}
-	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) { signBearer(r, v.api.Key) })
-	if err != nil {
-		return 0, err
-	}
-	var said cloudflareAnswer
-	err = json.Unmarshal(ans.body, &said)
-	switch {
-	case err == nil && (ans.status >= 400 || !said.Success && len(said.Errors) > 0):
+func (v *cloudflare) do(ctx context.Context, c call, out any) (total int, err error) {
+	err = v.ask(ctx, c, func(r *http.Request, _ []byte) { signBearer(r, v.Key) }, func(ans answer) (reply, error) {
+		var said cloudflareAnswer
+		err := json.Unmarshal(ans.body, &said)
+		total = said.Info.Total
+		failed := ans.status >= 400 || !said.Success && len(said.Errors) > 0
 		verdict, kinds := cloudflareFailure{Chain: said.Errors}.verdict(ans.status, ans.header.Get("cf-ray"))
 		if c.name == batchCall {
 			kinds = slices.Concat(cloudflareNoBatch, kinds)
 		}
-		return 0, v.api.refused(c, ans, verdict, kinds)
-	case err == nil && !said.Success:
-		err = msg.Errorf("neither success nor an error")
-	case err == nil && out != nil && (len(said.Result) == 0 || string(said.Result) == "null"):
-		err = msg.Errorf("no result") // as an empty list it would make the program write all values again
-	case err == nil && out != nil:
-		err = json.Unmarshal(said.Result, out)
-	}
-	if err != nil {
-		return 0, v.api.unreadable(c, ans, err)
-	}
-	return said.Info.Total, nil
+		switch {
+		case err != nil || failed:
+		case !said.Success:
+			err = msg.Errorf("neither success nor an error")
+		case out != nil && (len(said.Result) == 0 || string(said.Result) == "null"):
+			err = msg.Errorf("no result") // as an empty list it would make the program write all values again
+		}
+		return reply{verdict, failed, kinds, said.Result}, err
+	}, out)
+	return total, err
 }
 
 // cloudflareList returns a page of a list.
@@ -177,14 +167,14 @@ func cloudflareList[T any](ctx context.Context, v *cloudflare, c call) pageOf[T]
 		if page > 1 {
 			c.query.Set("page", strconv.Itoa(page))
 		}
-		count, err := v.do(ctx, c, nil, &items)
+		count, err := v.do(ctx, c, &items)
 		return items, &count, err
 	}
 }
 
-// zone selects the active zone of a name. There can be several while a domain moves to another
+// find selects the active zone of a name. There can be several while a domain moves to another
 // account.
-func (v *cloudflare) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+func (v *cloudflare) find(ctx context.Context, name string) (z zone, found bool, err error) {
 	entries, err := paged(cloudflareList[cloudflareZone](ctx, v, cloudflareZonesCall(url.Values{"name": {name}})))
 	z, found = pick(cloudflarePublic(entries), name)
 	return z, found, err
@@ -247,32 +237,19 @@ func (e cloudflareShown) entry(z zone) entry {
 	if d := e.Data; d != nil && e.Type == string(SRV) {
 		text = fmt.Sprintf("%d %d %d %s", d.Priority, d.Weight, d.Port, d.Target)
 	}
-	return entry{record{id: e.ID, value: valueOf(e.Type, text, looseTXT), ttl: e.TTL, off: off}, name, e.Type, text}
+	return entry{e.ID, relative(name, z), e.Type, text, e.TTL, off}
 }
 
-func (v *cloudflare) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
+func (v *cloudflare) entries(ctx context.Context, z zone, host, kind string) pageOf[entry] {
 	query := url.Values{"type": {kind}, "per_page": {cloudflareRecords}}
-	if name != "" {
-		query.Set("name.exact", name)
+	if host != "" {
+		query.Set("name.exact", absolute(host, z))
 	}
 	fetch := cloudflareList[cloudflareShown](ctx, v, call{name: "list records", method: http.MethodGet, path: cloudflarePath(z), query: query})
 	return func(page, given int) ([]entry, *int, error) {
 		shown, total, err := fetch(page, given)
 		return as(shown, func(e cloudflareShown) entry { return e.entry(z) }), total, err
 	}
-}
-
-// list does not see a CNAME: the vendor reports one when a record is created.
-func (v *cloudflare) list(ctx context.Context, z zone, at setKey) (recordSet, error) {
-	return listEntries(ctx, v, z, at)
-}
-
-func (v *cloudflare) alias(ctx context.Context, z zone, name string) (string, error) {
-	return aliasEntry(ctx, v, z, name)
-}
-
-func (v *cloudflare) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	return listZoneEntries(ctx, v, z, sets)
 }
 
 func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_records" }
@@ -303,19 +280,19 @@ func cloudflareRecordOf(at setKey, value Value, ttl uint32) cloudflareRecord {
 }
 
 func (v *cloudflare) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
-	_, err := v.do(ctx, call{name: "create record", method: http.MethodPost, path: cloudflarePath(z)},
-		cloudflareRecordOf(at, value, ttl), nil)
+	_, err := v.do(ctx, call{name: "create record", method: http.MethodPost, path: cloudflarePath(z),
+		data: cloudflareRecordOf(at, value, ttl)}, nil)
 	return err
 }
 
 func (v *cloudflare) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
-	_, err := v.do(ctx, call{name: "edit record", method: http.MethodPatch, path: cloudflarePath(z) + "/" + escape(old.id)},
-		cloudflareRecordOf(at, value, ttl), nil)
+	_, err := v.do(ctx, call{name: "edit record", method: http.MethodPatch, path: cloudflarePath(z) + "/" + escape(old.id),
+		data: cloudflareRecordOf(at, value, ttl)}, nil)
 	return err
 }
 
-func (v *cloudflare) remove(ctx context.Context, z zone, _ setKey, old record) error {
-	_, err := v.do(ctx, call{name: "delete record", method: http.MethodDelete, path: cloudflarePath(z) + "/" + escape(old.id)}, nil, nil)
+func (v *cloudflare) erase(ctx context.Context, z zone, id string) error {
+	_, err := v.do(ctx, call{name: "delete record", method: http.MethodDelete, path: cloudflarePath(z) + "/" + escape(id)}, nil)
 	return err
 }
 
@@ -345,8 +322,8 @@ func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]erro
 		if !possible {
 			return nil
 		}
-		c := call{name: batchCall, method: http.MethodPost, path: cloudflarePath(z) + "/batch"}
-		_, err := v.do(ctx, c, cloudflareOperations(batch), nil)
+		c := call{name: batchCall, method: http.MethodPost, path: cloudflarePath(z) + "/batch", data: cloudflareOperations(batch)}
+		_, err := v.do(ctx, c, nil)
 		switch {
 		case KindOf(err) != noCall:
 		case begun: // an earlier batch may have been made, so single changes must not repeat it
@@ -395,8 +372,6 @@ func cloudflareFit(plans []plan) int {
 	}
 	return len(plans)
 }
-
-func (v *cloudflare) types() []Type { return []Type{TXT, A, AAAA, SRV} }
 
 // fits checks the vendor's limits. The handling of octets that are not printable ASCII is not
 // documented.

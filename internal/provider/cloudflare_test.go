@@ -41,7 +41,7 @@ func TestCloudflareExchanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, headers := &cloudflare{a}, []string{"Authorization", "Content-Type"}
+		v, headers := cloudflareOf(a), []string{"Authorization", "Content-Type"}
 		switch e.Op {
 		case "find zone":
 			headers = headers[:1]
@@ -183,7 +183,7 @@ func newCloudflare(t *testing.T, c *cloudtest.Cloud) *cloudflare {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &cloudflare{a}
+	return cloudflareOf(a)
 }
 
 func TestCloudflareCNAME(t *testing.T) {
@@ -231,7 +231,7 @@ func TestCloudflareValue(t *testing.T) {
 }
 
 func TestCloudflareValues(t *testing.T) {
-	v := &cloudflare{}
+	v := cloudflareOf(&api{})
 	for _, value := range []Value{{""}, {"", ""}, {"é"}, {"a\nb"}, {"\x00"}, {"\xff"}, cutTXT(strings.Repeat("x", 4081))} {
 		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)

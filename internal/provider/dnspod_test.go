@@ -15,20 +15,20 @@ func TestDNSPodRequests(t *testing.T) {
 	z := zone{id: "2317346", name: cloudtest.Zone}
 	for _, test := range []struct {
 		path string
-		call func(v *dnsPod) error
+		call func(v *records) error
 		form string
 	}{
-		{"/Record.List", func(v *dnsPod) error { _, err := v.list(t.Context(), z, setKey{name, TXT}); return err },
+		{"/Record.List", func(v *records) error { _, err := v.list(t.Context(), z, setKey{name, TXT}); return err },
 			"domain_id=2317346&sub_domain=_mesh.node-1&record_type=TXT&offset=0&length=3000"},
-		{"/Record.List", func(v *dnsPod) error { _, err := v.list(t.Context(), z, setKey{z.name, TXT}); return err },
+		{"/Record.List", func(v *records) error { _, err := v.list(t.Context(), z, setKey{z.name, TXT}); return err },
 			"domain_id=2317346&sub_domain=@&record_type=TXT&offset=0&length=3000"},
-		{"/Record.Create", func(v *dnsPod) error { return v.create(t.Context(), z, setKey{name, TXT}, Value{"a b+c&d=e"}, 600) },
+		{"/Record.Create", func(v *records) error { return v.create(t.Context(), z, setKey{name, TXT}, Value{"a b+c&d=e"}, 600) },
 			"domain_id=2317346&sub_domain=_mesh.node-1&record_type=TXT&record_line=默认&value=a+b%2Bc%26d%3De&ttl=600"},
-		{"/Record.Modify", func(v *dnsPod) error {
+		{"/Record.Modify", func(v *records) error {
 			return v.update(t.Context(), z, setKey{name, TXT}, record{id: "16894439"}, Value{"x"}, 600)
 		},
 			"domain_id=2317346&record_id=16894439&sub_domain=_mesh.node-1&record_type=TXT&record_line=默认&value=x&ttl=600"},
-		{"/Record.Remove", func(v *dnsPod) error { return v.remove(t.Context(), z, setKey{name, TXT}, record{id: "16894439"}) },
+		{"/Record.Remove", func(v *records) error { return v.remove(t.Context(), z, setKey{name, TXT}, record{id: "16894439"}) },
 			"domain_id=2317346&record_id=16894439"},
 	} {
 		var e exchange
@@ -38,7 +38,7 @@ func TestDNSPodRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := test.call(&dnsPod{a}); err != nil {
+		if err := test.call(dnspodRecords(a)); err != nil {
 			t.Errorf("%s: %v", test.path, err)
 		}
 		want, err := url.ParseQuery(test.form + "&login_token=730060,e1a8&format=json&error_on_empty=no")
@@ -82,14 +82,14 @@ func TestDNSPodErrors(t *testing.T) {
 // TestDNSPodCodes checks codes whose meaning depends on the action.
 func TestDNSPodCodes(t *testing.T) {
 	z := zone{id: "1", name: cloudtest.Zone}
-	write := func(v *dnsPod) error { return v.create(t.Context(), z, setKey{"a." + z.name, TXT}, Value{"x"}, 600) }
-	change := func(v *dnsPod) error {
+	write := func(v *records) error { return v.create(t.Context(), z, setKey{"a." + z.name, TXT}, Value{"x"}, 600) }
+	change := func(v *records) error {
 		return v.update(t.Context(), z, setKey{"a." + z.name, TXT}, record{id: "1"}, Value{"x"}, 600)
 	}
-	remove := func(v *dnsPod) error { return v.remove(t.Context(), z, setKey{"a." + z.name, TXT}, record{id: "1"}) }
+	remove := func(v *records) error { return v.remove(t.Context(), z, setKey{"a." + z.name, TXT}, record{id: "1"}) }
 	for _, test := range []struct {
 		name string
-		call func(v *dnsPod) error
+		call func(v *records) error
 		code string
 		kind Kind
 	}{
@@ -103,7 +103,7 @@ func TestDNSPodCodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Fail(cloudtest.Instead(dnspodFailure(test.code)))
-		if err := test.call(&dnsPod{a}); KindOf(err) != test.kind {
+		if err := test.call(dnspodRecords(a)); KindOf(err) != test.kind {
 			t.Errorf("%s %s: %v, want %s", test.name, test.code, err, test.kind)
 		}
 	}
@@ -177,7 +177,7 @@ func TestDNSPodUnreadable(t *testing.T) {
 	})
 }
 
-func TestDNSPodValues(t *testing.T) { testPlainValues(t, &dnsPod{}) }
+func TestDNSPodValues(t *testing.T) { testPlainValues(t, dnspodRecords(&api{})) }
 
 func TestDNSPodQuoted(t *testing.T) { testQuoted(t, cloudtest.DNSPod(t), NewDNSPod) }
 

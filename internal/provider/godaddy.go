@@ -41,11 +41,9 @@ func NewGoDaddy(c Credentials) (*Client, error) {
 // goDaddyErrors are the codes of the API. DUPLICATE_RECORD means a CNAME at the name, because this
 // client never sends a value twice in a set.
 var goDaddyErrors = codeKinds{
-	{"UNABLE_TO_AUTHENTICATE", BadCredentials},
-	{"MALFORMED_CREDENTIALS", BadCredentials},
+	{"UNABLE_TO_AUTHENTICATE|MALFORMED_CREDENTIALS", BadCredentials},
 	{"ACCESS_DENIED", Permission},
-	{"UNKNOWN_DOMAIN", ZoneNotFound},
-	{"NOT_FOUND", ZoneNotFound},
+	{"UNKNOWN_DOMAIN|NOT_FOUND", ZoneNotFound},
 	{"DUPLICATE_RECORD", Conflict},
 	{"TOO_MANY_REQUESTS", Throttled},
 }
@@ -227,10 +225,7 @@ func (v *goDaddy) replace(ctx context.Context, z zone, at setKey, _, to recordSe
 		}
 		records = append(records, goDaddyRecord{Data: r.value.Text(), TTL: r.ttl})
 	}
-	if err := c.json(records); err != nil {
-		return err
-	}
-	c.header = map[string]string{"Content-Type": "application/json"}
+	c.data = records
 	_, err := v.do(ctx, c, nil)
 	return err
 }

@@ -118,21 +118,12 @@ type call struct {
 	query  url.Values
 	header map[string]string
 	body   []byte
+	data   any   // its JSON is the body
 	list   *list // reads an answer that may be longer than maxAnswer
 }
 
 // callCount is the context key of the counter of calls.
 type callCount struct{}
-
-// json sets the body to the JSON of a value.
-func (c *call) json(value any) error {
-	body, err := json.Marshal(value)
-	if err != nil {
-		return &Error{Kind: Invalid, Detail: msg.Say(c.name), Err: err}
-	}
-	c.body = body
-	return nil
-}
 
 // answer is a complete HTTP answer.
 type answer struct {
@@ -147,11 +138,11 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	defer cancel(nil)
 	late := time.AfterFunc(callTime, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
-	r, err := a.request(ctx, c)
+	r, body, err := a.request(ctx, c)
 	if err != nil {
 		return answer{}, &Error{Kind: Invalid, Detail: msg.Say(c.name), Err: err}
 	}
-	sign(r, c.body)
+	sign(r, body)
 	if calls, ok := ctx.Value(callCount{}).(*atomic.Int64); ok {
 		calls.Add(1)
 	}
@@ -219,22 +210,27 @@ func (a *api) asked(c call) msg.Text { return msg.Textf("%s at %s", msg.Say(c.na
 var errTooLong = msg.Errorf("too long")
 
 // request makes the request of a call, still unsigned.
-func (a *api) request(ctx context.Context, c call) (*http.Request, error) {
-	target, err := below(a.base, c.path)
-	if err != nil {
-		return nil, err
+func (a *api) request(ctx context.Context, c call) (r *http.Request, body []byte, err error) {
+	if body = c.body; c.data != nil {
+		body, err = json.Marshal(c.data)
+	}
+	target, unescaped := below(a.base, c.path)
+	if err = cmp.Or(err, unescaped); err != nil {
+		return nil, nil, err
 	}
 	target.RawQuery = canonicalQuery(c.query)
-	r, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.body))
-	if err != nil {
-		return nil, err
+	if r, err = http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(body)); err != nil {
+		return nil, nil, err
+	}
+	if c.data != nil {
+		r.Header.Set("Content-Type", "application/json")
 	}
 	r.Header.Set("User-Agent", userAgent)
 	r.Header.Set("Accept", "application/json, application/xml;q=0.9")
 	for name, value := range c.header {
 		r.Header.Set(name, value)
 	}
-	return r, nil
+	return r, body, nil
 }
 
 // below appends an escaped path to a URL.
@@ -268,7 +264,8 @@ type verdict struct {
 	code, message, requestID string
 }
 
-// codeKinds maps a vendor's codes to kinds. The first matching pattern (path.Match) decides.
+// codeKinds maps a vendor's codes to kinds. The first matching pattern (path.Match) decides. "|" separates
+// patterns of one kind.
 type codeKinds []struct {
 	pattern string
 	kind    Kind
@@ -277,11 +274,37 @@ type codeKinds []struct {
 func (k codeKinds) of(code string) Kind {
 	code = strings.ReplaceAll(code, "/", " ") // "*" does not match a slash
 	for _, known := range k {
-		if ok, _ := path.Match(known.pattern, code); ok {
-			return known.kind
+		for pattern := range strings.SplitSeq(known.pattern, "|") {
+			if ok, _ := path.Match(pattern, code); ok {
+				return known.kind
+			}
 		}
 	}
 	return ""
+}
+
+// reply is what the envelope of an answer says.
+type reply struct {
+	verdict
+	failed bool      // the vendor refused the call, for the verdict
+	kinds  codeKinds // of the verdict's codes
+	result []byte    // the JSON that the caller asked for
+}
+
+// ask makes a call, opens its answer, and parses the result into out, unless out is nil.
+func (a *api) ask(ctx context.Context, c call, sign func(r *http.Request, body []byte), open func(answer) (reply, error), out any) error {
+	ans, err := a.send(ctx, c, sign)
+	if err != nil {
+		return err
+	}
+	said, err := open(ans)
+	switch {
+	case err == nil && said.failed:
+		return a.refused(c, ans, said.verdict, said.kinds)
+	case err == nil && out != nil:
+		err = json.Unmarshal(said.result, out)
+	}
+	return a.unreadable(c, ans, err)
 }
 
 // refused makes the error of a call that the vendor refused. The vendor's code decides the kind, or

@@ -145,8 +145,8 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func TestCodeKinds(t *testing.T) {
-	kinds := codeKinds{{"A*", Quota}, {"*b", Conflict}, {"*", Temporary}}
-	for code, want := range map[string]Kind{"Ab": Quota, "cb": Conflict, "a/b": Conflict, "x/y.Z": Temporary, "": Temporary} {
+	kinds := codeKinds{{"A*|?z", Quota}, {"*b", Conflict}, {"*", Temporary}}
+	for code, want := range map[string]Kind{"Ab": Quota, "cz": Quota, "cb": Conflict, "a/b": Conflict, "x/y.Z": Temporary, "": Temporary} {
 		if got := kinds.of(code); got != want {
 			t.Errorf("%q: %s, want %s", code, got, want)
 		}

@@ -64,28 +64,15 @@ func huaweiAuthorization(r *http.Request, signed []string, body []byte, key Cred
 // huaweiErrors are the codes of the API gateway and of the DNS service. The gateway has no code for a
 // wrong clock; the answer's Date shows it.
 var huaweiErrors = codeKinds{
-	{"APIG*.0301", BadCredentials},
-	{"APIG*.0303", BadCredentials},
-	{"APIG*.0308", Throttled},
-	{"DNS.0000", Temporary},
-	{"DNS.0001", Temporary},
-	{"DNS.0002", Invalid},
-	{"DNS.0003", Temporary},
-	{"DNS.0004", gone},
-	{"DNS.0005", BadCredentials},
+	{"APIG*.0301|APIG*.0303|DNS.0005", BadCredentials},
+	{"APIG*.0308|DNS.0014", Throttled},
+	{"DNS.000[013]", Temporary},
 	{"DNS.0013", Permission},
-	{"DNS.0014", Throttled},
-	{"DNS.0041", Invalid},
-	{"DNS.0202", Invalid},
-	{"DNS.0203", Invalid},
 	{"DNS.0302", ZoneNotFound},
-	{"DNS.0304", Invalid},
-	{"DNS.0308", Invalid},
-	{"DNS.0312", exists},
-	{"DNS.0313", gone},
+	{"DNS.0004|DNS.0313", gone},
+	{"DNS.0312|DNS.0335", exists},
 	{"DNS.0314", Changed}, // another change is under way
-	{"DNS.0319", Invalid},
-	{"DNS.0335", exists},
+	{"DNS.0002|DNS.0041|DNS.020[23]|DNS.030[48]|DNS.0319", Invalid},
 }
 
 // huaweiKinds returns the meaning of the codes. Some messages are clearer than their code: a CNAME at
@@ -105,27 +92,17 @@ func huaweiKinds(code, message string) codeKinds {
 	return huaweiErrors
 }
 
-// do makes one call and parses its answer into out. A nil body means none.
-func (v *huaweiCloud) do(ctx context.Context, c call, body, out any) error {
+// do makes one call and parses its answer into out.
+func (v *huaweiCloud) do(ctx context.Context, c call, out any) error {
 	c.header = map[string]string{"X-Sdk-Date": v.api.now().UTC().Format(basicTime)}
-	if body != nil {
-		c.header["Content-Type"] = "application/json"
-		if err := c.json(body); err != nil {
-			return err
-		}
-	}
-	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signHuawei(r, body, v.api.Key) })
-	if err != nil {
-		return err
-	}
-	if ans.status/100 != 2 {
-		return v.failure(c, ans)
-	}
-	return v.api.unreadable(c, ans, json.Unmarshal(ans.body, out))
+	return v.api.ask(ctx, c, func(r *http.Request, body []byte) { signHuawei(r, body, v.api.Key) }, openHuawei, out)
 }
 
-// failure parses an error. The gateway and the service have different forms of it.
-func (v *huaweiCloud) failure(c call, ans answer) error {
+// openHuawei parses an error. The gateway and the service have different forms of it.
+func openHuawei(ans answer) (reply, error) {
+	if ans.status/100 == 2 {
+		return reply{result: ans.body}, nil
+	}
 	var f struct {
 		Code         string
 		Message      string
@@ -133,12 +110,10 @@ func (v *huaweiCloud) failure(c call, ans answer) error {
 		ErrorMessage string `json:"error_msg"`
 		RequestID    string `json:"request_id"`
 	}
-	if err := json.Unmarshal(ans.body, &f); err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
+	err := json.Unmarshal(ans.body, &f)
 	code, message := cmp.Or(f.Code, f.ErrorCode), cmp.Or(f.Message, f.ErrorMessage)
 	id := cmp.Or(f.RequestID, ans.header.Get("X-Request-Id"))
-	return v.api.refused(c, ans, verdict{code, message, id}, huaweiKinds(code, message))
+	return reply{verdict{code, message, id}, true, huaweiKinds(code, message), nil}, err
 }
 
 // huaweiPage is a page of zones or of record sets.
@@ -177,7 +152,7 @@ func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, pages int, i
 			c.query.Set("offset", strconv.Itoa(given))
 		}
 		var page huaweiPage
-		if err := v.do(ctx, c, nil, &page); err != nil {
+		if err := v.do(ctx, c, &page); err != nil {
 			return nil, nil, err
 		}
 		found := items(page)
@@ -317,11 +292,11 @@ func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to r
 	one := huaweiSets(z) + "/" + url.PathEscape(from.id)
 	switch {
 	case from.id == "":
-		return v.do(ctx, call{name: "CreateRecordSet", method: http.MethodPost, path: huaweiSets(z)}, body, &struct{}{})
+		return v.do(ctx, call{name: "CreateRecordSet", method: http.MethodPost, path: huaweiSets(z), data: body}, &struct{}{})
 	case len(body.Records) > 0:
-		return v.do(ctx, call{name: "UpdateRecordSet", method: http.MethodPut, path: one}, body, &struct{}{})
+		return v.do(ctx, call{name: "UpdateRecordSet", method: http.MethodPut, path: one, data: body}, &struct{}{})
 	}
-	err := v.do(ctx, call{name: "DeleteRecordSet", method: http.MethodDelete, path: one}, nil, &struct{}{})
+	err := v.do(ctx, call{name: "DeleteRecordSet", method: http.MethodDelete, path: one}, &struct{}{})
 	if KindOf(err) == gone {
 		return nil
 	}

@@ -3,10 +3,10 @@ package provider
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,13 +17,12 @@ import (
 
 // jdCloud is JD Cloud DNS (domainservice), API version 2: REST and JSON, signed with
 // JDCLOUD2-HMAC-SHA256. It stores values without quotes, one value a record.
-type jdCloud struct{ api *api }
+type jdCloud struct{ *api }
 
 const (
 	jdRegion      = "cn-north-1"
 	jdEndpoint    = "https://domainservice.jdcloud-api.com/v2/regions/" + jdRegion
 	jdMinTTL      = 600 // seconds; no plan's minimum is documented, and the vendor's own client sends this one
-	jdMaxValue    = 255 // octets; not documented: every server keeps one character-string
 	jdDomainPage  = 10  // the page sizes of the vendor's own clients
 	jdRecordPage  = 99
 	jdDefaultLine = -1  // the line of records for every resolver
@@ -39,7 +38,17 @@ var (
 // needs the right to the calls describeDomains, describeResourceRecord, createResourceRecord,
 // modifyResourceRecord and deleteResourceRecord of domainservice.
 func NewJDCloud(c Credentials) (*Client, error) {
-	return openRecords(jdEndpoint, c, func(a *api) recordVendor { return &jdCloud{a} })
+	return openRecords(jdEndpoint, c, jdRecords)
+}
+
+// jdRecords is the vendor's table. It accepts plain text of one character-string only, because the
+// vendor's handling of values is not documented.
+func jdRecords(a *api) *records {
+	v := jdCloud{a}
+	return &records{
+		api: a, has: []Type{TXT}, read: looseTXT, longest: 255, damaged: `"\`, mixed: true,
+		search: v.search, entries: v.entries, write: v.write, erase: v.erase,
+	}
 }
 
 // signJDCloud signs a request, whose content type, date and nonce are set.
@@ -49,18 +58,12 @@ func signJDCloud(r *http.Request, body []byte, key Credentials, at time.Time) {
 
 // jdErrors are codes of the vendor's API gateway. Those of the DNS service are not documented.
 var jdErrors = codeKinds{
-	{"UNAUTHENTICATED", BadCredentials},
-	{"ACCESS_ERROR", BadCredentials},
-	{"APIGW_KEY_*", BadCredentials},
-	{"APIGW_SIGN_*", BadCredentials},
-	{"APIGW_NONCE_CONFLICT", Temporary},
+	{"UNAUTHENTICATED|ACCESS_ERROR|APIGW_KEY_*|APIGW_SIGN_*", BadCredentials},
 	{"*FORBIDDEN", Permission},
-	{"RESOURCE_NOT_EXIST", ZoneNotFound},
-	{"NOT_FOUND", ZoneNotFound},
+	{"RESOURCE_NOT_EXIST|NOT_FOUND", ZoneNotFound},
 	{"ALREADY_EXISTS", exists},
+	{"APIGW_NONCE_CONFLICT|ABORTED|CANCELLED", Temporary},
 	{"CONFLICT", Conflict},
-	{"ABORTED", Temporary},
-	{"CANCELLED", Temporary},
 	{"*QUOTA*", Quota}, // comes with HTTP 429
 	{"*RATE_LIMIT*", Throttled},
 }
@@ -70,38 +73,25 @@ var jdErrors = codeKinds{
 const jdNonceUsed = "noncestr"
 
 // do makes one call and parses its result into out, unless that is nil.
-func (v *jdCloud) do(ctx context.Context, c call, parameters map[string]any, out any) error {
-	if parameters != nil {
-		if err := c.json(parameters); err != nil {
-			return err
-		}
-	}
-	at := v.api.now()
+func (v jdCloud) do(ctx context.Context, c call, out any) error {
+	at := v.now()
 	c.header = map[string]string{
-		"Content-Type": "application/json", "X-Jdcloud-Date": at.UTC().Format(basicTime), "X-Jdcloud-Nonce": v.api.nonce(),
+		"Content-Type": "application/json", "X-Jdcloud-Date": at.UTC().Format(basicTime), "X-Jdcloud-Nonce": v.nonce(),
 	}
-	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signJDCloud(r, body, v.api.Key, at) })
-	if err != nil {
-		return err
-	}
-	var reply jdReply
-	err = json.Unmarshal(ans.body, &reply)
-	switch {
-	case err == nil && (ans.status != http.StatusOK || reply.Error != jdError{}):
-		return v.refused(c, ans, reply)
-	case err == nil && out != nil && string(reply.Result) == "null":
-		err = msg.Errorf("no result")
-	case err == nil && out != nil:
-		err = json.Unmarshal(reply.Result, out)
-	}
-	return v.api.unreadable(c, ans, err)
-}
-
-// jdReply is the envelope of every answer.
-type jdReply struct {
-	RequestID string
-	Error     jdError
-	Result    json.RawMessage
+	return v.ask(ctx, c, func(r *http.Request, body []byte) { signJDCloud(r, body, v.Key, at) }, func(ans answer) (reply, error) {
+		var envelope struct {
+			RequestID string
+			Error     jdError
+			Result    json.RawMessage
+		}
+		err := json.Unmarshal(ans.body, &envelope)
+		e := envelope.Error
+		failed := ans.status != http.StatusOK || e != jdError{}
+		if err == nil && !failed && out != nil && string(envelope.Result) == "null" {
+			err = msg.Errorf("no result")
+		}
+		return reply{verdict{e.Status, e.Message, envelope.RequestID}, failed, e.kinds(c, ans), envelope.Result}, err
+	}, out)
 }
 
 type jdError struct {
@@ -109,19 +99,27 @@ type jdError struct {
 	Status, Message string
 }
 
-func (v *jdCloud) refused(c call, ans answer, r jdReply) error {
-	if ans.status == http.StatusOK {
-		ans.status = r.Error.Code
+// jdGone takes "not found" as an answer about the record. A missing zone has the same code, but the
+// zone is listed again before the change counts as done.
+var jdGone = codeKinds{{"RESOURCE_NOT_EXIST|NOT_FOUND", gone}}
+
+// kinds returns the meaning of the codes in an answer, whose HTTP status may be 200.
+func (e jdError) kinds(c call, ans answer) codeKinds {
+	kinds := jdErrors
+	if c.method == http.MethodPut || c.method == http.MethodDelete {
+		kinds = slices.Concat(jdGone, kinds)
 	}
-	e := v.api.refused(c, ans, verdict{r.Error.Status, r.Error.Message, r.RequestID}, jdErrors)
-	if strings.Contains(r.Error.Message, jdNonceUsed) { // the vendor got the request twice, and may have done it
-		e.Kind, e.Unmade = Temporary, false
+	switch {
+	case strings.Contains(e.Message, jdNonceUsed): // the vendor got the request twice, and may have done it
+		return codeKinds{{"*", Temporary}}
+	case ans.status == http.StatusOK:
+		return slices.Concat(kinds, codeKinds{{"*", statusKind(e.Code)}})
 	}
-	return e
+	return kinds
 }
 
 // jdList returns a page of a list.
-func jdList[T, U any](ctx context.Context, v *jdCloud, c call, size int, form func(T) U) pageOf[U] {
+func jdList[T, U any](ctx context.Context, v jdCloud, c call, size int, form func(T) U) pageOf[U] {
 	c.method = http.MethodGet
 	c.query.Set("pageSize", strconv.Itoa(size))
 	return func(page, _ int) ([]U, *int, error) {
@@ -130,7 +128,7 @@ func jdList[T, U any](ctx context.Context, v *jdCloud, c call, size int, form fu
 			TotalCount *int
 		}
 		c.query.Set("pageNumber", strconv.Itoa(page))
-		err := v.do(ctx, c, nil, &result)
+		err := v.do(ctx, c, &result)
 		return as(result.DataList, form), result.TotalCount, err
 	}
 }
@@ -144,35 +142,13 @@ func (d jdDomain) zone() zone {
 	return zone{id: d.ID.String(), unique: d.ID.String(), name: dnsname.Parse(d.DomainName), minTTL: jdMinTTL}
 }
 
-// domains returns a page of the zones that a search finds.
-func (v *jdCloud) domains(ctx context.Context, search url.Values) pageOf[zone] {
-	return jdList(ctx, v, call{name: "DescribeDomains", path: "/domain", query: search}, jdDomainPage, jdDomain.zone)
-}
-
-// zone selects the name among all zones whose names contain it.
-func (v *jdCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	zones, err := paged(v.domains(ctx, url.Values{"domainName": {name}}))
-	z, found = pick(zones, name)
-	return z, found, err
-}
-
-func (v *jdCloud) zones(ctx context.Context) ([]zone, error) {
-	return zonesPaged(v.domains(ctx, url.Values{}))
-}
-
-// list gets the records of any type whose host contains the name. This includes a CNAME, beside which
-// there is no value.
-func (v *jdCloud) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
-	entries, err := paged(v.records(ctx, z, url.Values{"search": {relative(at.name, z)}}))
-	sets := newZoneSets(nil, at.kind)
-	for _, e := range entries {
-		sets.entry(e)
+// search lists all zones whose names contain part.
+func (v jdCloud) search(ctx context.Context, part string) pageOf[zone] {
+	c := call{name: "DescribeDomains", path: "/domain", query: url.Values{}}
+	if part != "" {
+		c.query.Set("domainName", part)
 	}
-	return sets.of(at), err
-}
-
-func (v *jdCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	return wholePages(entry.key, v.records(ctx, z, url.Values{}), sets.entry)
+	return jdList(ctx, v, c, jdDomainPage, jdDomain.zone)
 }
 
 type jdEntry struct {
@@ -182,15 +158,19 @@ type jdEntry struct {
 	ViewValue, ResolvingStatus  any
 }
 
-// records returns a page of the records that a search finds.
-func (v *jdCloud) records(ctx context.Context, z zone, search url.Values) pageOf[entry] {
-	c := call{name: "DescribeResourceRecord", path: jdRecords(z), query: search}
-	return jdList(ctx, v, c, jdRecordPage, func(e jdEntry) entry { return e.entry(z) })
+func (e jdEntry) entry() entry {
+	off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
+	return entry{e.ID.String(), e.HostRecord, e.Type, e.HostValue, e.TTL, off}
 }
 
-func (e jdEntry) entry(z zone) entry {
-	off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
-	return entry{record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off}, absolute(e.HostRecord, z), e.Type, e.HostValue}
+// entries gets the records of any type whose host contains part. This includes a CNAME, beside which
+// there is no value.
+func (v jdCloud) entries(ctx context.Context, z zone, part, _ string) pageOf[entry] {
+	c := call{name: "DescribeResourceRecord", path: jdPath(z), query: url.Values{}}
+	if part != "" {
+		c.query.Set("search", part)
+	}
+	return jdList(ctx, v, c, jdRecordPage, jdEntry.entry)
 }
 
 // jdForAll parses viewValue: [-1] in the documentation, and -1 in writes. A record without a line has
@@ -200,39 +180,18 @@ func jdForAll(viewValue any) bool {
 	return viewValue == nil || text == "" || text == strconv.Itoa(jdDefaultLine)
 }
 
-func jdRecords(z zone) string { return "/domain/" + escape(z.id) + "/ResourceRecord" }
+func jdPath(z zone) string { return "/domain/" + escape(z.id) + "/ResourceRecord" }
 
-func jdRecord(name string, z zone, value Value, ttl uint32) map[string]any {
-	return map[string]any{
-		"hostRecord": relative(name, z), "hostValue": value.Text(), "type": "TXT", "ttl": ttl, "viewValue": jdDefaultLine,
+func (v jdCloud) write(ctx context.Context, z zone, e entry) error {
+	to := map[string]any{"hostRecord": e.host, "hostValue": e.text, "type": e.kind, "ttl": e.ttl, "viewValue": jdDefaultLine}
+	body := map[string]any{"regionId": jdRegion, "domainId": z.id, "req": to}
+	if e.id == "" {
+		return v.do(ctx, call{name: "CreateResourceRecord", method: http.MethodPost, path: jdPath(z), data: body}, nil)
 	}
+	to["domainName"], body["resourceRecordId"] = z.name, e.id
+	return v.do(ctx, call{name: "ModifyResourceRecord", method: http.MethodPut, path: jdPath(z) + "/" + escape(e.id), data: body}, nil)
 }
 
-func (v *jdCloud) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
-	return v.do(ctx, call{name: "CreateResourceRecord", method: http.MethodPost, path: jdRecords(z)}, map[string]any{
-		"regionId": jdRegion, "domainId": z.id, "req": jdRecord(at.name, z, value, ttl),
-	}, nil)
+func (v jdCloud) erase(ctx context.Context, z zone, id string) error {
+	return v.do(ctx, call{name: "DeleteResourceRecord", method: http.MethodDelete, path: jdPath(z) + "/" + escape(id)}, nil)
 }
-
-func (v *jdCloud) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
-	to := jdRecord(at.name, z, value, ttl)
-	to["domainName"] = z.name
-	c := call{name: "ModifyResourceRecord", method: http.MethodPut, path: jdRecords(z) + "/" + escape(old.id)}
-	return jdGone(v.do(ctx, c, map[string]any{"regionId": jdRegion, "domainId": z.id, "resourceRecordId": old.id, "req": to}, nil))
-}
-
-func (v *jdCloud) remove(ctx context.Context, z zone, _ setKey, old record) error {
-	return jdGone(v.do(ctx, call{name: "DeleteResourceRecord", method: http.MethodDelete, path: jdRecords(z) + "/" + escape(old.id)}, nil, nil))
-}
-
-// jdGone takes "not found" as an answer about the record. A missing zone has the same code, but the
-// zone is listed again before the change counts as done.
-func jdGone(err error) error {
-	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ZoneNotFound {
-		e.Kind = gone
-	}
-	return err
-}
-
-// fits accepts plain text only, because the vendor's handling of values is not documented.
-func (v *jdCloud) fits(_ Type, value Value) error { return plainText(value, jdMaxValue, `"\`) }

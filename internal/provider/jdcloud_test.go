@@ -32,7 +32,7 @@ func TestJDCloudExchanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := &jdCloud{a}
+		v := jdRecords(a)
 		switch e.Op {
 		case "find-zone":
 			var found zone
@@ -139,7 +139,7 @@ func TestJDCloudAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.nonce = func() string { return "always the same" }
-	v := &jdCloud{a}
+	v := jdRecords(a)
 	if _, found, err := v.zone(t.Context(), "no-such-zone.test"); found || err != nil {
 		t.Fatal(found, err)
 	}
@@ -251,7 +251,7 @@ func TestJDCloudOnce(t *testing.T) {
 // TestJDCloudGone writes records that another user has deleted meanwhile.
 func TestJDCloudGone(t *testing.T) {
 	c := cloudtest.JDCloud(t)
-	v := openCloud(t, c, NewJDCloud).vendor.(*jdCloud)
+	v := openCloud(t, c, NewJDCloud).vendor.(*records)
 	z, _, err := v.zone(t.Context(), cloudtest.Zone)
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func TestJDCloudGone(t *testing.T) {
 }
 
 func TestJDCloudValues(t *testing.T) {
-	v := &jdCloud{}
+	v := jdRecords(nil)
 	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 256))} {
 		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)

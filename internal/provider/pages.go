@@ -10,7 +10,8 @@ import (
 const maxPages = 1000 // of any list
 
 // pageOf returns the items of one page of a list. given is the number of items on the pages before.
-// total is the number on all pages, nil if the answer does not tell.
+// total is the number on all pages, nil if the answer does not tell, or less than 0 if it tells only that
+// more pages follow.
 type pageOf[T any] func(page, given int) (items []T, total *int, err error)
 
 // paged returns the items of all pages.
@@ -35,6 +36,7 @@ func eachPage[T any](fetch pageOf[T], take func(items []T)) error {
 		take(items)
 		given += len(items)
 		switch {
+		case total != nil && *total < 0:
 		case total == nil && items == nil && page == 1:
 			return &Error{Kind: BadAnswer, Detail: msg.Say("neither a list nor its length"), Err: errNotTheirs}
 		case total == nil && len(items) == 0, total != nil && given >= *total:

@@ -21,7 +21,7 @@ func TestPorkbunExchanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := &porkbun{api: a, turns: newTurns(0)}
+		v := porkbunOf(a, newTurns(0))
 		switch e.Op {
 		case "list records of the zone":
 			var set recordSet
@@ -168,7 +168,7 @@ func TestPorkbunCNAME(t *testing.T) {
 }
 
 func TestPorkbunValues(t *testing.T) {
-	v := &porkbun{}
+	v := porkbunOf(&api{}, nil)
 	for _, value := range []Value{{""}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 765))} {
 		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)

@@ -73,9 +73,6 @@ var pdnsWords = []struct {
 // do makes one call below the server's path, and parses its answer into out unless out is nil.
 func (v *powerDNS) do(ctx context.Context, c call, out any) error {
 	c.path = "/servers/" + url.PathEscape(v.api.Key.AccessKeyID) + c.path
-	if c.body != nil {
-		c.header = map[string]string{"Content-Type": "application/json"}
-	}
 	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
 		r.Header.Set("X-API-Key", string(v.api.Key.AccessKeySecret))
 	})
@@ -361,10 +358,7 @@ func pdnsChange(at setKey, set recordSet, ttl uint32) any {
 // write makes changes in one transaction. Writes do not overlap: with SQLite the server answers 500 to
 // one of two.
 func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
-	c := call{name: "change zone", method: http.MethodPatch, path: "/zones/" + url.PathEscape(z.id)}
-	if err := c.json(map[string]any{"rrsets": changes}); err != nil {
-		return err
-	}
+	c := call{name: "change zone", method: http.MethodPatch, path: "/zones/" + url.PathEscape(z.id), data: map[string]any{"rrsets": changes}}
 	if !v.turn.take(ctx) {
 		return unmade(v.api.unreached(ctx, c, ctx.Err()))
 	}
@@ -381,7 +375,7 @@ func RefusedAlways(provider string, t Type, text string) msg.Text {
 	return ""
 }
 
-func (v *powerDNS) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+func (v *powerDNS) types() []Type { return allTypes }
 
 // fits limits the length of a value: the server accepts any, and cannot serve a longer one.
 func (v *powerDNS) fits(_ Type, value Value) error {

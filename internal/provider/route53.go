@@ -61,29 +61,16 @@ func signRoute53(r *http.Request, signed []string, body []byte, key Credentials,
 
 // route53Errors are the codes of the API and those common to AWS.
 var route53Errors = codeKinds{
-	{"InvalidClientTokenId", BadCredentials},
-	{"UnrecognizedClient*", BadCredentials},
-	{"SignatureDoesNotMatch", BadCredentials},
-	{"InvalidSignature*", BadCredentials},
-	{"IncompleteSignature*", BadCredentials},
-	{"MissingAuthenticationToken*", BadCredentials},
-	{"ExpiredToken*", BadCredentials},
-	{"AccessDenied*", Permission},
-	{"OptInRequired", Permission},
+	{"InvalidClientTokenId|UnrecognizedClient*|SignatureDoesNotMatch|InvalidSignature*", BadCredentials},
+	{"IncompleteSignature*|MissingAuthenticationToken*|ExpiredToken*", BadCredentials},
+	{"AccessDenied*|OptInRequired", Permission},
 	{"RequestExpired", ClockSkew},
 	{"NoSuchHostedZone", ZoneNotFound},
-	{"InvalidInput", Invalid},
-	{"InvalidDomainName", Invalid},
+	{"InvalidInput|InvalidDomainName", Invalid},
 	{"LimitsExceeded", Quota},
-	{"Throttl*", Throttled},
-	{"RequestThrottled*", Throttled},
-	{"TooManyRequests*", Throttled},
-	{"RequestLimitExceeded", Throttled},
-	{"SlowDown", Throttled},
-	{"PriorRequestNotComplete", Throttled},
+	{"Throttl*|RequestThrottled*|TooManyRequests*|RequestLimitExceeded|SlowDown|PriorRequestNotComplete", Throttled},
 	{"NoSuchChange", Temporary}, // the client asks only for changes that were accepted
-	{"ServiceUnavailable*", Temporary},
-	{"Internal*", Temporary},
+	{"ServiceUnavailable*|Internal*", Temporary},
 }
 
 // route53Words are kinds that only the vendor's messages tell. The first match decides. No message is
@@ -356,7 +343,7 @@ type route53Change struct {
 	Set    route53Set `xml:"ResourceRecordSet"`
 }
 
-func (v *route53) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+func (v *route53) types() []Type { return allTypes }
 
 func (v *route53) fits(t Type, value Value) error {
 	if len(t.spell(value, route53Odd)) > route53MaxValue {

@@ -78,11 +78,14 @@ type scoped struct {
 func (s scoped) authorization(r *http.Request, path string, signed []string, body []byte, key Credentials, at time.Time) string {
 	at = at.UTC()
 	scope := strings.Join([]string{at.Format("20060102"), s.region, s.service, s.term}, "/")
-	text := strings.Join([]string{
-		s.algorithm, at.Format(basicTime), scope, hexSHA256([]byte(canonicalRequest(r, path, signed, body))),
-	}, "\n")
+	return s.stamped(r, path, signed, body, key, at.Format(basicTime), scope)
+}
+
+// stamped signs a request with the vendor's own forms of the time and of the scope.
+func (s scoped) stamped(r *http.Request, path string, signed []string, body []byte, key Credentials, stamp, scope string) string {
+	text := strings.Join([]string{s.algorithm, stamp, scope, hexSHA256([]byte(canonicalRequest(r, path, signed, body)))}, "\n")
 	derived := []byte(s.prefix + string(key.AccessKeySecret))
-	for _, part := range strings.Split(scope, "/") {
+	for part := range strings.SplitSeq(scope, "/") {
 		derived = hmacSHA256(derived, part)
 	}
 	return s.algorithm + " Credential=" + key.AccessKeyID + "/" + scope +

@@ -47,10 +47,10 @@ func TestTencentCloudExchanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, set, want := &tencentCloud{a}, recordSet{}, Kind("")
+		v, set, want := tencentRecords(a), recordSet{}, Kind("")
 		switch e.Op {
 		case "find zone":
-			_, _, err = v.domain(t.Context(), "example.com")
+			_, _, err = v.listed(t.Context(), "example.com")
 		case "list TXT at name":
 			set, err = v.list(t.Context(), z, setKey{name, TXT})
 			if len(set.records) != 1 || set.records[0].id != "556507778" || set.records[0].value.Text() != value || set.records[0].off {
@@ -134,7 +134,7 @@ func testUnreadable(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*C
 	testRefusals(t, c, open, refusals)
 }
 
-func TestTencentCloudValues(t *testing.T) { testPlainValues(t, &tencentCloud{}) }
+func TestTencentCloudValues(t *testing.T) { testPlainValues(t, tencentRecords(nil)) }
 
 // testPlainValues checks the values that a vendor of plain values of one character-string accepts.
 func testPlainValues(t *testing.T, v vendor) {

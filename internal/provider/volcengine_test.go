@@ -26,7 +26,7 @@ func TestVolcengineExchanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := &volcengine{a}
+		v := volcRecords(a)
 		switch e.Op {
 		case "find zone":
 			var found zone
@@ -117,7 +117,7 @@ func TestVolcengineMalformed(t *testing.T) {
 }
 
 func TestVolcengineValues(t *testing.T) {
-	v := &volcengine{}
+	v := volcRecords(nil)
 	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
 		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
@@ -217,7 +217,7 @@ func TestVolcengineAlias(t *testing.T) {
 // and makes one that is there.
 func TestVolcengineGone(t *testing.T) {
 	c := cloudtest.Volcengine(t)
-	v := openCloud(t, c, NewVolcengine).vendor.(*volcengine)
+	v := openCloud(t, c, NewVolcengine).vendor.(*records)
 	z, _, err := v.zone(t.Context(), cloudtest.Zone)
 	if err != nil {
 		t.Fatal(err)

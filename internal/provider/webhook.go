@@ -276,7 +276,7 @@ func (a webhookAnswer) set() recordSet {
 
 // change sends the whole change to the bridge, which knows best how to make it at its provider.
 func (v *webhook) change(ctx context.Context, p plan) error {
-	c := call{name: "change", method: http.MethodPost, header: map[string]string{"Content-Type": "application/json"}}
+	c := call{name: "change", method: http.MethodPost}
 	body := map[string]any{
 		"zone": p.zone.name, "name": p.at.name, "ttl": p.ttl,
 		"seen": p.webhookTexts(p.seen.values().Values), "add": p.webhookTexts(p.add), "remove": p.webhookTexts(p.remove),
@@ -284,9 +284,7 @@ func (v *webhook) change(ctx context.Context, p plan) error {
 	if p.at.kind != TXT {
 		body["type"] = p.at.kind
 	}
-	if err := c.json(body); err != nil {
-		return err
-	}
+	c.data = body
 	return v.do(ctx, c, nil)
 }
 
@@ -304,7 +302,7 @@ func (p plan) webhookTexts(values []Value) []string {
 	return list
 }
 
-func (v *webhook) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+func (v *webhook) types() []Type { return allTypes }
 
 // txtOnly is a client of TXT records.
 type txtOnly struct{}

@@ -16,7 +16,7 @@ type zoneLister interface {
 	zones(ctx context.Context) ([]zone, error)
 }
 
-// zoneCompleter is a zoneLister whose list lacks details of a zone.
+// zoneCompleter is a zoneLister whose list may lack details of a zone.
 type zoneCompleter interface {
 	complete(ctx context.Context, z zone) zone
 }
