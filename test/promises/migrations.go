@@ -47,8 +47,8 @@ func (suite Suite) testMigratedValues(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		for name, want := range map[string]string{
-			"mesh.example.com":              h.text("", "tcp://203.0.113.7:11010"),
-			"_mesh.berlin.mesh.example.com": h.text("42", "tcp://203.0.113.7:11010"),
+			"mesh.example.com":                                         h.text("", "tcp://203.0.113.7:11010"),
+			"_mesh.berlin.mesh.example.com":                            h.text("42", "tcp://203.0.113.7:11010"),
 			"_mesh._mesh-mtg0ndy3ndqwnzm3mdk1nte2mtu.mesh.example.com": h.text("18446744073709551615", "tcp://203.0.113.7:11010"),
 			"_mesh.paris.mesh.example.com":                             h.text("43", "tcp://203.0.113.7:11010", "tcp://198.51.100.7:11010"),
 			"paris.mesh.example.com":                                   `"198.51.100.7:11010" "203.0.113.7:11010"`,

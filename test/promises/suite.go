@@ -53,7 +53,6 @@ type Program interface {
 	Release(ctx context.Context, id string) (freed bool, err error)
 	Free(ctx context.Context, id string, force bool) (freed bool, err error)
 
-	CountUsages(ctx context.Context, service, prefix string) (int64, error)
 	Totals(ctx context.Context) (map[string]uint64, error)
 	SaveAddresses(ctx context.Context, a mesh.Addresses) error
 	Backup(ctx context.Context) (*os.File, error)
