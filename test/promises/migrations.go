@@ -37,8 +37,8 @@ func (suite Suite) testMigratedSchemaIsTheNewOne(t *testing.T) {
 	}
 }
 
-// testMigratedValues has the values of a migrated file stay, in the order in which they are asked for: before
-// the first synchronisation, after it, and after the second looks.
+// testMigratedValues has the values of a migrated file stay: before the first synchronisation, after it, and
+// after the second looks.
 func (suite Suite) testMigratedValues(t *testing.T) {
 	h := suite.openHost(t, oldfile.New(t, oldfile.Content), dnsBuiltinServer)
 	if h.Owner != oldfile.Owner {
