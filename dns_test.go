@@ -186,10 +186,6 @@ func (p *driven) Free(ctx context.Context, id string, force bool) (freed bool, e
 	return r.freed, err
 }
 
-func (p *driven) CountUsages(ctx context.Context, service, prefix string) (int64, error) {
-	return p.ops.store.CountUsages(ctx, service, prefix)
-}
-
 func (p *driven) Totals(ctx context.Context) (map[string]uint64, error) {
 	return p.ops.store.ledger.Totals(ctx)
 }

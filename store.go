@@ -41,7 +41,9 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-var schema = sqlite.Schema{Tables: schemaSQL, Own: []string{"appliance", "usages"}, First: firstRows, Probe: `SELECT 1 FROM appliance`, Steps: migrations.Steps()}
+var schema = sqlite.Schema{
+	Tables: schemaSQL, Own: []string{"appliance", "usages"}, First: firstRows, Probe: `SELECT 1 FROM appliance`, Oldest: migrations.Oldest, Steps: migrations.Steps(),
+}
 
 // firstRows stores the owner of a new database, and the first state of its synchronisation.
 func firstRows(ctx context.Context, tx *sql.Tx) error {

@@ -373,8 +373,8 @@ func TestCancelledContext(t *testing.T) {
 
 // The log says what a migration does. A file that cannot be migrated stays.
 func TestMigrationIsLogged(t *testing.T) {
-	a := newApplianceOn(t, oldfile.New(t, 1))
-	for _, want := range []string{"from=1", fmt.Sprint("to=", schema.Version()), a.Path} {
+	a := newApplianceOn(t, oldfile.New(t))
+	for _, want := range []string{fmt.Sprint("from=", oldfile.Version), fmt.Sprint("to=", schema.Version()), a.Path} {
 		if !strings.Contains(a.Logs.String(), want) {
 			t.Errorf("no %q in the log: %s", want, a.Logs)
 		}
@@ -478,7 +478,7 @@ func TestUpgradeKeepsACopy(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(oldfile.New(t, 1, `INSERT INTO services VALUES ('old', 'Old', '{}', '', '', '', '')`), path); err != nil {
+	if err := os.Rename(oldfile.New(t, oldfile.Content), path); err != nil {
 		t.Fatal(err)
 	}
 	all := schema.Steps
@@ -492,14 +492,14 @@ func TestUpgradeKeepsACopy(t *testing.T) {
 	schema.Steps = all
 	mustOpen(t, path).Close()
 	kept, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.v*"))
-	if err != nil || len(kept) != 1 || kept[0] != path+".v1" {
+	if err != nil || len(kept) != 1 || kept[0] != path+".v10" {
 		t.Fatalf("kept: %q, %v", kept, err)
 	}
 	if info, err := os.Stat(kept[0]); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	goBack(t, path, 1)
-	if got := versionOf(t, path); got != "1" {
+	goBack(t, path, oldfile.Version)
+	if got := versionOf(t, path); got != "10" {
 		t.Fatalf("version %s after the way back", got)
 	}
 	other, err := sql.Open("sqlite3", "file:"+path+"?_journal_mode=WAL")
@@ -514,15 +514,15 @@ func TestUpgradeKeepsACopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path+".v1", copied[:100], 0o600); err != nil {
+	if err := os.WriteFile(path+".v10", copied[:100], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	mustOpen(t, path).Close()
-	if content, err := os.ReadFile(path + ".v1"); err != nil || len(content) != 100 {
+	if content, err := os.ReadFile(path + ".v10"); err != nil || len(content) != 100 {
 		t.Error("another copy is overwritten", err)
 	}
-	goBack(t, path, 1)
-	if s := mustOpen(t, path); !slices.Equal(support.Rows(t, s.db.Reader, `SELECT name FROM services`), []string{"Other"}) {
+	goBack(t, path, oldfile.Version)
+	if s := mustOpen(t, path); !slices.Equal(support.Rows(t, s.db.Reader, `SELECT DISTINCT name FROM services`), []string{"Other"}) {
 		t.Error("the newest copy is not the one that was brought back")
 	}
 }
@@ -532,7 +532,7 @@ func goBack(t *testing.T, path string, version int) {
 	t.Helper()
 	all := schema.Steps
 	defer func() { schema.Steps = all }()
-	schema.Steps = all[:version-1]
+	schema.Steps = all[:version-schema.Oldest]
 	_, err := openStore(t.Context(), path, noLog)
 	if err == nil {
 		t.Fatal("a newer file is opened")
@@ -560,7 +560,7 @@ func versionOf(t *testing.T, path string) string {
 func TestUpgradeWithoutRoom(t *testing.T) {
 	dir := smallDisk(t)
 	path := filepath.Join(dir, "meshddns.db")
-	content, err := os.ReadFile(oldfile.New(t, 1))
+	content, err := os.ReadFile(oldfile.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -575,7 +575,7 @@ func TestUpgradeWithoutRoom(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "fill")); err != nil {
 		t.Fatal(err)
 	}
-	if got := versionOf(t, path); got != "1" {
+	if got := versionOf(t, path); got != "10" {
 		t.Errorf("version %s", got)
 	}
 	mustOpen(t, path)

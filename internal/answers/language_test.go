@@ -10,8 +10,7 @@ import (
 	"meshddns/internal/reconcile"
 )
 
-// TestFaultTextInBoth has a new fault, a stored one, and one that an older program stored, in both
-// languages.
+// TestFaultTextInBoth has a new fault and a stored one in both languages.
 func TestFaultTextInBoth(t *testing.T) {
 	failure := &provider.Error{
 		Kind: provider.Throttled, Detail: msg.Textf("%s: HTTP %d", msg.Textf("%s at %s", msg.Say("list zones"), "dns.example"), 429),
@@ -32,10 +31,8 @@ func TestFaultTextInBoth(t *testing.T) {
 		fault            reconcile.Fault
 		english, chinese string
 	}{
-		"now":    {fault, english, chinese},
-		"stored": {stored, english, chinese},
-		"stored long ago": {reconcile.Fault{Code: "quota", Detail: "list zones at dns.example: HTTP 400"},
-			"a quota is used up: list zones at dns.example: HTTP 400", "超出服务商的配额：list zones at dns.example: HTTP 400"},
+		"now":       {fault, english, chinese},
+		"stored":    {stored, english, chinese},
 		"no detail": {reconcile.Fault{Code: "quota"}, "a quota is used up", "超出服务商的配额"},
 		"none":      {},
 	} {

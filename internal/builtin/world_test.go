@@ -41,7 +41,7 @@ func newWorld(t testing.TB) *world {
 	}
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "x.db"), changed: func(sqlite.Notice) {}}
 	db, err := sqlite.Open(t.Context(), w.path, sqlite.Schema{
-		Tables: string(schema), First: func(context.Context, *sql.Tx) error { return nil },
+		Tables: string(schema), First: func(context.Context, *sql.Tx) error { return nil }, Oldest: 1,
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -400,7 +400,7 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 		return &u, sqlite.Absent(err, nil) // a usage of an old database may lack its service, and then has no account
 	}
 	own := account.Valid
-	u.Formats, _ = format.Parse(u.Formats) // an older row may have a member of this name
+	u.Formats, _ = format.Parse(u.Formats) // the normal form of what the service was registered with
 	if c := l.configured; c != nil {
 		if !own && dnsname.Within(u.Domain, c.zone) {
 			account = sql.Null[int64]{V: c.account, Valid: true}

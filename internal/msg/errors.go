@@ -8,7 +8,7 @@ import (
 )
 
 // Text is a text in both languages, in its stored form: one line in English and, if the Chinese differs,
-// a second line in Chinese. Older programs stored one line in English.
+// a second line in Chinese.
 type Text string
 
 // newText joins two texts, with spaces in place of line breaks.

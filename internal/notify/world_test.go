@@ -121,7 +121,7 @@ func inBubble(t *testing.T, answer func(n int, d delivery) reply, test func(w *w
 func open(t *testing.T, path, schema string) *world {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), path, sqlite.Schema{
-		Tables: schema, First: func(context.Context, *sql.Tx) error { return nil },
+		Tables: schema, First: func(context.Context, *sql.Tx) error { return nil }, Oldest: 1,
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

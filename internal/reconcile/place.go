@@ -94,7 +94,7 @@ func (p Place) doubting(value string) Place {
 }
 
 // waiting returns Gone with more values: each has a line with a tab and the time in milliseconds from which
-// a look settles it. No line has a later time than LookAt. A line of an earlier version has no time, and waits for LookAt.
+// a look settles it. No line has a later time than LookAt.
 func (p Place) waiting(values string, until time.Time) string {
 	if values == "" {
 		return p.Gone
@@ -111,17 +111,15 @@ func (p Place) waiting(values string, until time.Time) string {
 func (p Place) unsettled(began time.Time) string {
 	return siblingText(mesh.Network(p.Gone), slices.DeleteFunc(SiblingValues(p.Gone), func(line string) bool {
 		_, until := cutTime(line)
-		return !until.IsZero() && !began.Before(until)
+		return !began.Before(until)
 	}))
 }
 
 // cutTime returns the value and the time of a line of Gone.
 func cutTime(line string) (value string, until time.Time) {
-	value, text, timed := strings.Cut(line, "\t")
-	if n, err := strconv.ParseInt(text, 10, 64); timed && err == nil {
-		until = time.UnixMilli(n)
-	}
-	return value, until
+	value, text, _ := strings.Cut(line, "\t")
+	n, _ := strconv.ParseInt(text, 10, 64) // which waiting has written
+	return value, time.UnixMilli(n)
 }
 
 // empty reports whether no value of ours can stand at the place.

@@ -31,7 +31,7 @@ func allPlaces() (all []Place) {
 			}
 			for _, standing := range []string{"", sibling1, sibling2, siblings12} {
 				for _, doubt := range []Doubt{{}, {Value: sibling1}, {Value: sibling2, More: true}} {
-					for _, gone := range []string{"", goneUntil(sibling1, placePast), goneUntil(sibling1, placeSoon), goneUntil(sibling2, placePast), goneUntil(sibling2, placeSoon), sibling1} {
+					for _, gone := range []string{"", goneUntil(sibling1, placePast), goneUntil(sibling1, placeSoon), goneUntil(sibling2, placePast), goneUntil(sibling2, placeSoon)} {
 						all = append(all, Place{ID: 1, Sibling: testSibling, State: state, Standing: standing, Doubt: doubt, Gone: gone, LookAt: look})
 					}
 				}

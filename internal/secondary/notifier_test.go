@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), sqlite.Schema{
-		Tables: string(tables), First: func(context.Context, *sql.Tx) error { return nil },
+		Tables: string(tables), First: func(context.Context, *sql.Tx) error { return nil }, Oldest: 1,
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

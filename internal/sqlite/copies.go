@@ -63,13 +63,6 @@ func (f *File) Copied(make func(path string) error) (_ *os.File, err error) {
 	return os.Open(path)
 }
 
-// RoomToRewrite reports whether the disk has room for writing the whole database into its WAL, and
-// as much room again.
-func (f *File) RoomToRewrite() bool {
-	free, _ := f.Free()
-	return free > 2*uint64(size(f.target)+f.LogSize())
-}
-
 // copyPrefix begins the names of the folders for copies. It contains a hash of the database's
 // path, because another meshddns may have copies in the same folder.
 func (f *File) copyPrefix() string {

@@ -26,7 +26,7 @@ func TestRemoveKept(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d := &Database{file: &File{target: path}, schema: Schema{Steps: make([]Step, 2)}, log: slog.New(slog.DiscardHandler)}
+		d := &Database{file: &File{target: path}, schema: Schema{Oldest: 2, Steps: make([]Step, 1)}, log: slog.New(slog.DiscardHandler)}
 		ctx, stop := context.WithCancel(t.Context())
 		go d.RemoveKept(ctx)
 		for day, want := range []int{6, 6, 4, 4} { // the newer copy of version 1 is 30 days old on day 1, and older on day 2

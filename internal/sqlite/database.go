@@ -54,8 +54,8 @@ const (
 
 // Open opens the database file at path, creates it when there is none, and brings its tables to
 // the schema's version. It refuses a file that another program uses, the file of another
-// program (ErrForeign) and one with a newer schema, and leaves those as they are. On a full
-// disk the database can be read only, until the disk has room.
+// program (ErrForeign), and one with a newer schema or with one that is too old (ErrOld), and
+// leaves those as they are. On a full disk the database can be read only, until the disk has room.
 func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ *Database, err error) {
 	d := &Database{path: filepath.Clean(path), schema: schema, log: log}
 	if d.file, err = takeFile(ctx, path, schema); err != nil {
@@ -285,8 +285,8 @@ func (d *Database) room(ctx context.Context) error {
 // verifyAfter delays Verify, so that the start of the program has the disk to itself.
 const verifyAfter = 300 * time.Millisecond
 
-// Verify reads the whole file once, a moment after the start, and erases secrets that earlier runs
-// left in it. It reads one table at a time, so that the WAL can be emptied meanwhile. Health
+// Verify reads the whole file once, a moment after the start, and erases secrets that a killed run
+// left in its WAL. It reads one table at a time, so that the WAL can be emptied meanwhile. Health
 // reports the damage that it finds.
 func (d *Database) Verify(ctx context.Context) {
 	select {
@@ -298,13 +298,8 @@ func (d *Database) Verify(ctx context.Context) {
 
 func (d *Database) verify(ctx context.Context) {
 	d.file.RemoveFoldersElsewhere()
-	if !d.pools.Frozen() {
-		if err := d.eraser.Clean(ctx, d.file.RoomToRewrite); err != nil && ctx.Err() == nil {
-			d.log.Warn("secrets that were replaced or deleted may still be in the database; the next start tries again", "error", err)
-		}
-		if d.file.LogSize() > 0 {
-			d.Erase() // the program may have been killed before it could
-		}
+	if !d.pools.Frozen() && d.file.LogSize() > 0 {
+		d.Erase() // the program may have been killed before it could
 	}
 	begun := time.Now()
 	err := FindDamage(ctx, d.Reader)

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -23,6 +22,7 @@ var things = Schema{
 	Own:    []string{"things"},
 	First:  func(context.Context, *sql.Tx) error { return nil },
 	Probe:  `SELECT count(*) FROM things`,
+	Oldest: 1,
 }
 
 func openThings(t *testing.T, path string) *Database {
@@ -125,45 +125,6 @@ func TestWALIsKeptForACopy(t *testing.T) {
 	}
 	if after := setting(); before != LogPages || after != LogPages {
 		t.Errorf("a commit empties the WAL at %d pages, and then at %d", before, after)
-	}
-}
-
-// TestOldDatabaseIsCleaned: Verify rewrites a database that was used without secure_delete, once.
-func TestOldDatabaseIsCleaned(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	before := openThings(t, path)
-	for _, statement := range []string{
-		`PRAGMA secure_delete = off`, `CREATE TABLE old (x)`, `INSERT INTO old VALUES ('` + strings.Repeat("canary00001", 5000) + `')`,
-		`DROP TABLE old`, `PRAGMA application_id = 0`,
-	} {
-		if _, err := before.Writer.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := before.eraser.Clean(t.Context(), func() bool { return false }); err == nil {
-		t.Error("it is written anew without room")
-	}
-	before.Close()
-	if content, err := os.ReadFile(path); err != nil || !bytes.Contains(content, []byte("canary")) {
-		t.Fatal("the old file has no such text", err)
-	}
-	verify := func() os.FileInfo {
-		t.Helper()
-		d := openThings(t, path)
-		d.Verify(t.Context())
-		d.WaitErased()
-		if content, err := os.ReadFile(path); err != nil || bytes.Contains(content, []byte("canary")) {
-			t.Error("the text is still there", err)
-		}
-		d.Close()
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info
-	}
-	if first, second := verify(), verify(); !first.ModTime().Equal(second.ModTime()) {
-		t.Error("the second start writes it again")
 	}
 }
 

@@ -5,7 +5,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -95,35 +94,6 @@ func (s *Eraser) run() {
 			pause = firstPause / 2
 		}
 	}
-}
-
-// ApplicationID is the application id of a clean database: one that was always written with
-// secure_delete, or was rewritten since (https://sqlite.org/pragma.html#pragma_application_id).
-const ApplicationID = 0x6d657368
-
-// MarkClean is the statement that marks a new database as clean.
-var MarkClean = fmt.Sprintf(`PRAGMA application_id = %d`, ApplicationID)
-
-// Clean rewrites a database that was ever used without secure_delete, unless that is done already. No
-// commit can be made meanwhile. room reports whether the disk has enough room.
-func (s *Eraser) Clean(ctx context.Context, room func() bool) error {
-	var id int64
-	if err := s.reader.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id); err != nil || id == ApplicationID {
-		return err
-	}
-	if !room() {
-		return errors.New("write the database anew: that takes more room than is free")
-	}
-	begun := time.Now()
-	defer s.Ask() // the log is as long as the file now
-	if _, err := s.writer.ExecContext(ctx, `VACUUM`); err != nil {
-		return fmt.Errorf("write the database anew: %w", err)
-	}
-	if _, err := s.writer.ExecContext(ctx, MarkClean); err != nil {
-		return fmt.Errorf("mark the database as clean: %w", err)
-	}
-	s.log.Info("the database is clean of secrets that were replaced or deleted earlier", "time", time.Since(begun))
-	return nil
 }
 
 // kept reports whether Litestream, which has a table in the database, copies the WAL. Litestream

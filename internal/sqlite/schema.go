@@ -17,8 +17,12 @@ type Schema struct {
 	Own    []string // tables of this program; every version has at least one of them
 	First  Step     // inserts the first rows of a new file
 	Probe  string   // a query that returns one row if the database works
-	Steps  []Step   // Steps[0] leads from version 1 to version 2
+	Oldest int      // the oldest version that opens, at least 1
+	Steps  []Step   // Steps[0] leads from version Oldest to the next
 }
+
+// ApplicationID is the application id of the program's files (https://sqlite.org/pragma.html#pragma_application_id).
+const ApplicationID = 0x6d657368
 
 // Step migrates the tables from one version to the next. A step never changes later: it reads and
 // writes the tables as they were in its version.
@@ -26,10 +30,14 @@ type Step func(context.Context, *sql.Tx) error
 
 // Version returns the version of today's tables. A file stores its version in user_version, which
 // is 0 while the file is empty.
-func (s Schema) Version() int { return len(s.Steps) + 1 }
+func (s Schema) Version() int { return s.Oldest + len(s.Steps) }
 
-// ErrForeign is the error when the file belongs to another program.
-var ErrForeign = errors.New("the database of another program, which stays as it is: name another file by -db")
+// These are the errors when the file belongs to another program, and when its version is older than Oldest.
+var (
+	ErrForeign = errors.New("the database of another program, which stays as it is: name another file by -db")
+	ErrOld     = errors.New("the file stays as it is: save GET /api/v1/ddns/state of the program that made it, put the secrets in, " +
+		"and start this program with that document as -provision and a new file as -db")
+)
 
 // VersionOf reads the version of a file, 0 if it is empty. It returns ErrForeign for a file with
 // tables of which none is in Own, with the id of another application, or with a negative version.
@@ -46,10 +54,13 @@ func (s Schema) VersionOf(ctx context.Context, q Queryer) (version int, err erro
 	if version < 0 || application != 0 && application != ApplicationID || tables > 0 && (version == 0 || ours == 0) {
 		return 0, fmt.Errorf("%w (application_id %d, user_version %d, tables and indexes %d)", ErrForeign, application, version, tables)
 	}
+	if 0 < version && version < s.Oldest {
+		return 0, fmt.Errorf("schema version %d is older than %d, the oldest that this program opens; %w", version, s.Oldest, ErrOld)
+	}
 	return version, nil
 }
 
-// Refuse returns ErrForeign for a file of another program. It hides all other errors of the read,
+// Refuse returns ErrForeign or ErrOld as VersionOf does. It hides all other errors of the read,
 // because they come again when the file is opened for writing. The data source must be read-only.
 func (s Schema) Refuse(ctx context.Context, source string) error {
 	db, err := sql.Open("sqlite3", source)
@@ -57,7 +68,7 @@ func (s Schema) Refuse(ctx context.Context, source string) error {
 		return err
 	}
 	_, err = s.VersionOf(ctx, db)
-	if fault := db.Close(); fault != nil || errors.Is(err, ErrForeign) {
+	if fault := db.Close(); fault != nil || errors.Is(err, ErrForeign) || errors.Is(err, ErrOld) {
 		return cmp.Or(fault, err)
 	}
 	return nil
@@ -101,7 +112,7 @@ func (s Schema) KeepCopy(ctx context.Context, db *sql.DB, file *File, version in
 }
 
 // Migrate brings the tables to today's version, in the caller's transaction. If it fails and the
-// caller rolls back, the file is unchanged. The file's version must not be newer than today's.
+// caller rolls back, the file is unchanged. The file's version must be one that opens.
 func (s Schema) Migrate(ctx context.Context, tx *sql.Tx, log *slog.Logger) error {
 	var version int
 	if err := tx.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil || version == s.Version() {
@@ -114,7 +125,7 @@ func (s Schema) Migrate(ctx context.Context, tx *sql.Tx, log *slog.Logger) error
 	} else {
 		log.Info("the database is brought to this program's version", "from", version, "to", s.Version())
 		for ; version < s.Version(); version++ {
-			if err := s.Steps[version-1](ctx, tx); err != nil {
+			if err := s.Steps[version-s.Oldest](ctx, tx); err != nil {
 				return fmt.Errorf("migrate to version %d: %w", version+1, err)
 			}
 		}
@@ -128,7 +139,7 @@ func (s Schema) create(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, s.Tables); err != nil {
 		return fmt.Errorf("create tables: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, MarkClean); err != nil {
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA application_id = %d`, ApplicationID)); err != nil {
 		return err
 	}
 	return s.First(ctx, tx)

@@ -18,7 +18,7 @@ import (
 func TestMigrate(t *testing.T) {
 	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "a.db"), "")
 	db.SetMaxOpenConns(1)
-	if _, err := db.Exec(`PRAGMA user_version = 2`); err != nil {
+	if _, err := db.Exec(`PRAGMA user_version = 5`); err != nil {
 		t.Fatal(err)
 	}
 	var ran []int
@@ -31,7 +31,7 @@ func TestMigrate(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer tx.Rollback()
-		s := Schema{Steps: []Step{step(2, nil), step(3, nil), step(4, last)}}
+		s := Schema{Oldest: 4, Steps: []Step{step(5, nil), step(6, nil), step(7, last)}}
 		if err := s.Migrate(t.Context(), tx, slog.New(slog.DiscardHandler)); err != nil {
 			return 0, err
 		}
@@ -46,11 +46,11 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("the last step fails: %v", err)
 	}
 	for range 2 {
-		if version, err := migrate(nil); version != 4 || err != nil {
+		if version, err := migrate(nil); version != 7 || err != nil {
 			t.Errorf("version %d, %v", version, err)
 		}
 	}
-	if want := []int{3, 4, 3, 4}; !slices.Equal(ran, want) {
+	if want := []int{6, 7, 6, 7}; !slices.Equal(ran, want) {
 		t.Errorf("the steps to %v, want %v", ran, want)
 	}
 }

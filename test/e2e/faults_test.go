@@ -17,6 +17,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"meshddns/test/oldfile"
 	"meshddns/test/support"
 )
 
@@ -150,24 +151,16 @@ func (d *disk) heal() { atomic.StoreInt64(&d.control.at, 0) }
 // entries is how many operations there were.
 func (d *disk) entries() int64 { return atomic.LoadInt64(&d.control.entries) }
 
-// older makes a database of the first version, with a configuration and a usage.
+// older makes a database of the oldest version that opens, with a service and a usage.
 func older(t *testing.T, path string) map[string]string {
 	t.Helper()
-	schema, err := os.ReadFile("../oldfile/schema-1.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := support.OpenSQLite(t, path, "_journal_mode=WAL")
-	defer db.Close()
-	_, err = db.Exec(string(schema) + `
-		PRAGMA user_version = 1;
-		INSERT INTO appliance (id, owner) VALUES (1, '0123456789ab');
-		INSERT INTO services VALUES ('svc-0', 'Old', '{"domain":"w0.mesh.example.com"}', 'w0.mesh.example.com', '', '2026-01-02T03:04:05.678Z', '2026-01-02T03:04:05.678Z');
-		INSERT INTO usages VALUES ('01936f1e-5c3b-7d4a-8e2f-0123456789ab', 'svc-0', 'dns', 'custom', 'p-0-0', 'TXT', '', 1, '[]', '2026-01-02T03:04:05.678Z');
-		INSERT INTO bindings VALUES ('01936f1e-5c3b-7d4a-8e2f-0123456789ac', 7, '01936f1e-5c3b-7d4a-8e2f-0123456789ab', 'svc-0', 'active')`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	oldfile.Make(t, path, `
+		INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, created_at, updated_at) VALUES
+		    ('svc-0', 'Old', '{"domain":"w0.mesh.example.com"}', 'w0.mesh.example.com', 'w0.mesh.example.com', 'com.example.mesh.w0', '', '[]', '2026-01-02T03:04:05.678Z', '2026-01-02T03:04:05.678Z');
+		INSERT INTO usages (seq, id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at, state) VALUES
+		    (1, '01936f1e-5c3b-7d4a-8e2f-0123456789ab', 'svc-0', 'mesh_sync', 'custom', 'p-0-0', 'TXT', '', 1, '[]', '_mesh.p-0-0.w0.mesh.example.com', '2026-01-02T03:04:05.678Z', 'none');
+		INSERT INTO bindings VALUES (1, '01936f1e-5c3b-7d4a-8e2f-0123456789ac', 7, '01936f1e-5c3b-7d4a-8e2f-0123456789ab', 'svc-0', 'active');
+		INSERT INTO names VALUES ('_mesh.p-0-0.w0.mesh.example.com', 1, NULL, '', 0, NULL)`)
 	return map[string]string{"usage p-0-0": "7 []", "service svc-0": "Old"}
 }
 

@@ -208,7 +208,7 @@ func TestStaticStartFaults(t *testing.T) {
 			w.facts = older(t, db)
 			words := []string{"strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", fmt.Sprintf("inject=%s:error=EIO:when=%d", call, n)}
 			if call != "renameat" && call != "mkdirat" && call != "unlinkat" { // the paths are known before
-				words = append(words, "-P", folder, "-P", db, "-P", db+".v1", "-P", db+"-lock")
+				words = append(words, "-P", folder, "-P", db, "-P", db+".v10", "-P", db+"-lock")
 			}
 			runs++
 			p := launch(t, nil, append(words, path), "-db", db, "-ipv4", "none", "-ipv6", "none")

@@ -1,74 +1,54 @@
-// Package oldfile makes databases as earlier versions of the program left them. Only tests
+// Package oldfile makes databases as the oldest version that opens left them. Only tests
 // import it.
 package oldfile
 
 import (
-	"database/sql"
 	_ "embed"
-	"log/slog"
+	"fmt"
 	"path/filepath"
 	"testing"
 
 	_ "github.com/mattn/go-sqlite3"
 
-	"meshddns/internal/migrations"
 	"meshddns/internal/sqlite"
+	"meshddns/test/support"
 )
 
-//go:embed schema-1.sql
-var schema1 string
+// Version is the version of every old database, and Owner its owner.
+const (
+	Version = 10
+	Owner   = "0123456789ab"
+)
 
-// toVersion2 is what the program added in version 2.
-const toVersion2 = `ALTER TABLE configuration ADD COLUMN zone TEXT NOT NULL DEFAULT ''; PRAGMA user_version = 2`
+var (
+	//go:embed schema-10.sql
+	tables string
+	// Content makes the rows that a program of that version stored.
+	//go:embed content-10.sql
+	Content string
+)
 
-// Owner is the owner of every old database.
-const Owner = "0123456789ab"
-
-// New makes a database of version 1 or 2 with the content that the statements make.
-func New(t testing.TB, version int, content ...string) (path string) {
-	t.Helper()
+// New makes a database in a folder of its own, with the content that the statements make.
+func New(t testing.TB, content ...string) (path string) {
 	path = filepath.Join(t.TempDir(), "meshddns.db")
-	db, err := sql.Open("sqlite3", "file:"+path+"?_journal_mode=WAL&_foreign_keys=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	db.SetMaxOpenConns(1)
-	statements := []string{schema1, `INSERT INTO appliance (id, owner, dns_serial) VALUES (1, '` + Owner + `', 77)`, `PRAGMA user_version = 1`}
-	if version == 2 {
-		statements = append(statements, toVersion2)
-	}
-	for _, statement := range append(statements, content...) {
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatalf("%v in %s", err, statement)
-		}
-	}
+	Make(t, path, content...)
 	return path
 }
 
-// Both runs a test for both versions.
-func Both(t *testing.T, test func(t *testing.T, version int)) {
-	t.Run("version 1", func(t *testing.T) { test(t, 1) })
-	t.Run("version 2", func(t *testing.T) { test(t, 2) })
-}
-
-// Bring brings a database to a version between its own and the program's.
-func Bring(t testing.TB, path string, version int) {
+// Make makes a database at a path.
+func Make(t testing.TB, path string, content ...string) {
 	t.Helper()
-	db, err := sql.Open("sqlite3", "file:"+path+"?_foreign_keys=1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := support.OpenSQLite(t, path, "_journal_mode=WAL&_foreign_keys=1")
 	defer db.Close()
-	tx, err := db.Begin()
-	if err == nil {
-		schema := sqlite.Schema{Steps: migrations.Steps()[:version-1]}
-		err = schema.Migrate(t.Context(), tx, slog.New(slog.DiscardHandler))
-	}
-	if err == nil {
-		err = tx.Commit()
-	}
-	if err != nil {
-		t.Fatal(err)
+	db.SetMaxOpenConns(1)
+	first := fmt.Sprintf(`
+		INSERT INTO appliance (id, owner) VALUES (1, '%s');
+		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '');
+		PRAGMA user_version = %d;
+		PRAGMA application_id = %d`, Owner, Version, sqlite.ApplicationID)
+	for _, statements := range append([]string{tables, first}, content...) {
+		if _, err := db.Exec(statements); err != nil {
+			t.Fatalf("%v in %s", err, statements)
+		}
 	}
 }

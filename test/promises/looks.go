@@ -174,6 +174,38 @@ func (suite Suite) testLateOverNewer(t *testing.T) {
 	})
 }
 
+// testManualLookTakesNothingAway has looks in mode manual for writes that may arrive late: they take nothing
+// away whose successor is not there.
+func (suite Suite) testManualLookTakesNothingAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, v := suite.newVendorHost(t)
+		service := h.service("example.com")
+		stands := map[string]string{}
+		for i, prefix := range []string{"failed", "pending", "conflict", "held"} {
+			h.reserve(service, prefix, uint64(i))
+			stands[prefix] = h.value(fmt.Sprint(i), dnsEndpoint)
+		}
+		h.run()
+		stands["held"] = h.value("4711", dnsEndpoint) // of a network that had the name before
+		v.mu.Lock()
+		v.values[[2]string{servertest.Zone, "_mesh.held.example.com"}] = []provider.Value{{stands["held"]}}
+		v.mu.Unlock()
+		h.exec(`
+			UPDATE places SET standing = '', doubt = '*', look_at = 1;
+			UPDATE places SET state = iif(name LIKE '%.held.%', 'failed', (SELECT record_prefix FROM usages WHERE usages.name = places.name)) WHERE name LIKE '_mesh.%';
+			UPDATE names SET look = 1`)
+		reads := v.called("read")
+		h.change(func(c *Configuration) { c.Endpoints = []string{"tcp://192.0.2.9:1"} })
+		dnsPass(3 * reconcile.SecondLook)
+		if looks := v.called("read") - reads; looks < len(stands) {
+			t.Errorf("%d looks", looks)
+		}
+		for prefix, value := range stands {
+			v.want(t, servertest.Zone, "_mesh."+prefix+".example.com", value)
+		}
+	})
+}
+
 // testStateIsTrue changes what is wanted in mode manual: what is told of it is
 // true before anything is synchronised, in answers and figures.
 func (suite Suite) testStateIsTrue(t *testing.T) {

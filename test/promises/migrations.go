@@ -1,19 +1,19 @@
 package promises
 
 import (
-	"errors"
-	"fmt"
+	"bytes"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"meshddns/internal/migrations"
+	"meshddns/internal/reconcile"
 	"meshddns/test/oldfile"
 	"meshddns/test/support"
 )
 
-// testMigratedSchemaIsTheNewOne compares migrated files with a new one, to the letter.
+// testMigratedSchemaIsTheNewOne compares a migrated file with a new one, to the letter.
 func (suite Suite) testMigratedSchemaIsTheNewOne(t *testing.T) {
 	read := func(path string) []string {
 		s := suite.mustOpen(t, path)
@@ -24,175 +24,123 @@ func (suite Suite) testMigratedSchemaIsTheNewOne(t *testing.T) {
 	if len(fresh) < 20 {
 		t.Fatalf("a new file has %d objects", len(fresh))
 	}
-	for version := 1; version <= len(migrations.Steps()); version++ {
-		path := oldfile.New(t, min(version, 2))
-		oldfile.Bring(t, path, version)
-		migrated := read(path)
-		for _, line := range fresh {
-			if !slices.Contains(migrated, line) {
-				t.Errorf("the file of version %d, migrated, lacks\n%s", version, line)
-			}
+	migrated := read(oldfile.New(t))
+	for _, line := range fresh {
+		if !slices.Contains(migrated, line) {
+			t.Errorf("the migrated file lacks\n%s", line)
 		}
-		for _, line := range migrated {
-			if !slices.Contains(fresh, line) {
-				t.Errorf("the file of version %d, migrated, has\n%s", version, line)
-			}
+	}
+	for _, line := range migrated {
+		if !slices.Contains(fresh, line) {
+			t.Errorf("the migrated file has\n%s", line)
 		}
 	}
 }
 
-// testMigratedPrefixes brings prefixes to version 4, which has other indexes over them: each is
-// found and counted as before.
-func (suite Suite) testMigratedPrefixes(t *testing.T) {
-	path := oldfile.New(t, 1, `INSERT INTO services VALUES ('svc', 'x', '{"domain":"example.com"}', 'example.com', '', '', '')`, `
-		INSERT INTO usages VALUES
-		    ('u1', 'svc', 'mesh_sync', 'custom', 'Office',     'TXT', '', 1, '[]', ''),
-		    ('u2', 'svc', 'mesh_sync', 'auto',   '_mesh-NDI',  'TXT', '', 1, '[]', ''),
-		    ('u3', 'svc', 'mesh_sync', 'auto',   '_mesh-NDI',  'TXT', '', 1, '[]', ''),
-		    ('u4', 'svc', 'mesh_sync', 'custom', '_mes',       'TXT', '', 1, '[]', '')`)
-	oldfile.Bring(t, path, 3)
-	s := suite.mustOpen(t, path)
-	for prefix, want := range map[string]int64{"OFFICE": 1, "_Mesh-ndi": 2, "_mes": 1, "_mesh": 0, "": 0, "offic": 0} {
-		if count, err := s.CountUsages(t.Context(), "svc", prefix); err != nil || count != want {
-			t.Errorf("%q: %d, %v, want %d", prefix, count, err, want)
-		}
+// testMigratedValues has the values of a migrated file stay: before the first synchronisation, after it, and
+// after the second looks.
+func (suite Suite) testMigratedValues(t *testing.T) {
+	h := suite.openHost(t, oldfile.New(t, oldfile.Content), dnsBuiltinServer)
+	if h.Owner != oldfile.Owner {
+		t.Fatalf("owner %q", h.Owner)
 	}
-	for _, prefix := range []string{"oFFICE", "_MES"} {
-		if _, err := s.Reserve(t.Context(), custom(prefix, 1)); !errors.Is(err, suite.PrefixTaken) {
-			t.Errorf("%q: %v", prefix, err)
-		}
-	}
-}
-
-// oldServices are services as older programs let them in.
-const oldServices = `
-	INSERT INTO services (id, name, config, zone, provider, created_at, updated_at) VALUES
-	('text',    'Text',    'no JSON at all',                                       '',            '',        'c1', 'u1'),
-	('empty',   'Empty',   '',                                                     '',            '',        'c', 'u'),
-	('null',    'Null',    'null',                                                 '',            '',        'c', 'u'),
-	('array',   'Array',   '[{"domain":"example.com"}]',                           '',            '',        'c', 'u'),
-	('two',     'Two',     '{"a":1} {"b":2}',                                      '',            '',        'c', 'u'),
-	('none',    'None',    '{}',                                                   '',            '',        'c', 'u'),
-	('number',  'Number',  '{"domain":7,"provider":7,"access_key_id":7}',          '',            '',        'c', 'u'),
-	('false',   'False',   '{"domain":null,"txt_endpoints":null,"endpoint":false}','',            '',        'c', 'u'),
-	('odd',     'Odd',     '{"domain":"odd.example","txt_endpoints":["tcp://a:1",7]}', 'odd.example', '',    'c', 'u'),
-	('odd2',    'Odd',     '{"domain":"odd2.example","txt_endpoints":"tcp://a:1"}',    'odd2.example', '',   'c', 'u'),
-	('good',    'Good',    '{"domain":"good.example","txt_endpoints":["tcp://a:1","udp://b:2"]}', 'good.example', '', 'c', 'u'),
-	('script',  'Script',  '{"domain":"Lesen.Bücher.Example."}',                   'lesen.bücher.example', '', 'c', 'u'),
-	('keyed',   'Keyed',   '{"domain":"k.example","provider":"alidns","access_key_id":"id-1","access_key_secret":"s-old","endpoint":"http://127.0.0.1:1"}', 'k.example', 'alidns', 'c', '2026-01-01'),
-	('keyed2',  'Keyed',   '{"domain":"k2.example","provider":"alidns","access_key_id":"id-1","access_key_secret":"s-new","endpoint":"http://127.0.0.1:1"}', 'k2.example', 'alidns', 'c', '2026-01-02'),
-	('halfkey', 'Half',    '{"domain":"h.example","provider":"alidns","access_key_id":["x"],"access_key_secret":{"y":1},"endpoint":9}', 'h.example', 'alidns', 'c', 'u'),
-	('inner',   'Inner',   '{"domain":"inner.example","provider":"builtin","access_key_id":"x","access_key_secret":"y","endpoint":"z"}', 'inner.example', 'builtin', 'c', 'u')`
-
-// testMigratedServices compares each migrated service with one that is stored now: what the
-// program reads in a config is the same. What cannot be stored now has no domain.
-func (suite Suite) testMigratedServices(t *testing.T) {
-	fresh := suite.mustOpen(t, filepath.Join(t.TempDir(), "new.db"))
-	oldfile.Both(t, func(t *testing.T, version int) {
-		services := oldServices
-		if version == 2 { // in which names of other scripts are A-labels already
-			services = strings.Replace(services, "'lesen.bücher.example'", "'lesen.xn--bcher-kva.example'", 1)
-		}
-		s := suite.mustOpen(t, oldfile.New(t, version, services))
-		ids := support.Rows(t, s.Reader, `SELECT id FROM services`)
-		if len(ids) != 16 {
-			t.Fatalf("%d services", len(ids))
-		}
-		for _, id := range ids {
-			read := `
-				SELECT domain IS NULL, s.domain, s.zone, s.zone_key, s.provider, s.txt_endpoints, a.provider, a.endpoint, a.access_key_id, a.access_key_secret, a.key_hash
-				FROM services s LEFT JOIN accounts a ON a.id = s.account WHERE s.id = '` + id + `'`
-			want := []string{"1 |  |  |  |  | [] |  |  |  |  | "}
-			if fresh.PutService(t.Context(), id, support.Rows(t, s.Reader, `SELECT config FROM services WHERE id = '`+id+`'`)[0]) == nil {
-				want = support.Rows(t, fresh.Reader, read)
-			}
-			if got := support.Rows(t, s.Reader, read); !slices.Equal(got, want) {
-				t.Errorf("%s: %q, want %q", id, got, want)
-			}
-		}
-		for query, want := range map[string]string{
-			`SELECT name, config, created_at, updated_at FROM services WHERE id = 'text'`: "Text | no JSON at all | c1 | u1",
-			`SELECT zone, serial FROM zone_serials`:                                       "inner.example | 77",
-			`SELECT count FROM totals WHERE what = 'services'`:                            "16",
+	check := func(when string) {
+		t.Helper()
+		for name, want := range map[string]string{
+			"mesh.example.com":                                         h.text("", "tcp://203.0.113.7:11010"),
+			"_mesh.berlin.mesh.example.com":                            h.text("42", "tcp://203.0.113.7:11010"),
+			"_mesh._mesh-mtg0ndy3ndqwnzm3mdk1nte2mtu.mesh.example.com": h.text("18446744073709551615", "tcp://203.0.113.7:11010"),
+			"_mesh.paris.mesh.example.com":                             h.text("43", "tcp://203.0.113.7:11010", "tcp://198.51.100.7:11010"),
+			"paris.mesh.example.com":                                   `"198.51.100.7:11010" "203.0.113.7:11010"`,
+			"_mesh.gone.mesh.example.com":                              "",
 		} {
-			if got := support.Rows(t, s.Reader, query); !slices.Equal(got, []string{want}) {
-				t.Errorf("%s: %q, want %q", query, got, want)
+			got := h.standing(name)
+			slices.Sort(got)
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s: %s has %q, want %q", when, name, got, want)
 			}
 		}
-	})
-}
-
-// testMigratedUsages has usages keep their order, their networks and their bindings.
-func (suite Suite) testMigratedUsages(t *testing.T) {
-	networks := []string{"0", "1", "9223372036854775807", "9223372036854775808", "18446744073709551615"}
-	stored := []string{"0", "1", "9223372036854775807", "-9223372036854775808", "-1"}
-	var usages, bindings, want []string
-	for i := range 40 {
-		usages = append(usages, fmt.Sprintf(`('u%02d', 'good', 'mesh_sync', 'custom', 'Pre-%d', 'TXT', 'about %d', %d, '["tcp://a:%d"]', 'at %d')`, i, i, i, i%2, i+1, i))
-		line := fmt.Sprintf(`u%02d | good | custom | Pre-%d | TXT | about %d | %d | ["tcp://a:%d"] | at %d | _mesh.pre-%d.good.example`, i, i, i, i%2, i+1, i, i)
-		if i%8 == 7 {
-			want = append(want, line+" |  |  | ")
-			continue
+		totals, err := h.program.Totals(t.Context())
+		if err != nil || totals["usages"] != 4 || totals["published"] != 4 || totals["failed"] != 1 {
+			t.Errorf("%s: %v, %v", when, totals, err)
 		}
-		status := []string{"active", "releasing"}[i%2]
-		bindings = append(bindings, fmt.Sprintf(`('b%02d', %s, 'u%02d', 'good', '%s')`, i, stored[i%5], i, status))
-		want = append(want, fmt.Sprintf("%s | b%02d | %s | %s", line, i, networks[i%5], status))
 	}
-	slices.Reverse(usages) // which are inserted from the last to the first
-	slices.Reverse(bindings)
-	oldfile.Both(t, func(t *testing.T, version int) {
-		s := suite.mustOpen(t, oldfile.New(t, version, oldServices,
-			`INSERT INTO usages VALUES `+strings.Join(usages, ", "), `INSERT INTO bindings VALUES `+strings.Join(bindings, ", ")))
-		got := support.Rows(t, s.Reader, `
-			SELECT u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.record_type, u.description, u.is_exclusive, u.txt_endpoints, u.created_at, u.name,
-			       b.id, iif(b.id IS NULL, '', printf('%u', b.network_id)), b.status
-			FROM usages u LEFT JOIN bindings b ON b.seq = u.seq AND b.usage_id = u.id ORDER BY u.seq`)
-		if !slices.Equal(got, want) {
-			t.Errorf("usages\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	check("after the migration")
+	for range 2 {
+		if r := h.run(); r.Bad != 1 || r.FirstBad().Name != "_mesh.cloudy.cloud.example" || r.Counts[reconcile.ActionUnchanged] != 5 {
+			t.Errorf("a synchronisation: %+v", r)
 		}
-		for query, want := range map[string]string{
-			`SELECT usage_count FROM services WHERE id = 'good'`:                                           "40",
-			`SELECT count(*) FROM usages u WHERE NOT EXISTS (SELECT 1 FROM names n WHERE n.name = u.name)`: "0", // or no pass would come by
-		} {
-			if got := support.Rows(t, s.Reader, query); !slices.Equal(got, []string{want}) {
-				t.Errorf("%s: %q, want %q", query, got, want)
-			}
-		}
-		if _, err := s.Reserve(t.Context(), Usage{ServiceID: "good", Prefix: "PRE-1"}); !errors.Is(err, suite.PrefixTaken) {
-			t.Errorf("a prefix that is taken: %v", err)
-		}
-		made, err := s.Reserve(t.Context(), Usage{ServiceID: "good", Prefix: "new", Network: 1})
-		if last := support.Rows(t, s.Reader, `SELECT max(seq) FROM usages`); err != nil || last[0] != fmt.Sprint(made.Seq) {
-			t.Errorf("a new usage has seq %d, the last is %s, %v", made.Seq, last, err)
-		}
-	})
+		check("after a synchronisation")
+		h.later(2 * reconcile.SecondLook)
+	}
 }
 
-// testMigratedConfiguration has the configuration stay, and what only the database knows.
-func (suite Suite) testMigratedConfiguration(t *testing.T) {
-	const configuration = `INSERT INTO configuration (id, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode, retry_interval, max_retries, enabled, txt_endpoints, updated_at)
-		VALUES (1, 'rfc2136', 'key.', 'aGlkZGVu', '127.0.0.1:1', 'Mesh.Bücher.Example.', '@', 'auto', 7, NULL, 1, '["tcp://{ipv4}:1"]', 'then')`
-	oldfile.Both(t, func(t *testing.T, version int) {
-		content := []string{configuration, `INSERT INTO zone_records VALUES ('com.example', X'0178', 60)`}
-		if version == 2 {
-			content = append(content, `UPDATE configuration SET zone = 'mesh.xn--bcher-kva.example'`)
+// testMigratedFileMode has the files of a migrated database readable by their owner only.
+func (suite Suite) testMigratedFileMode(t *testing.T) {
+	path := oldfile.New(t)
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	suite.mustOpen(t, path)
+	files, err := filepath.Glob(path + "*")
+	if err != nil || len(files) < 3 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, info.Mode(), err)
 		}
-		s := suite.mustOpen(t, oldfile.New(t, version, content...))
-		for query, want := range map[string]string{
-			`SELECT provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode FROM configuration`: "rfc2136 | key. | aGlkZGVu | 127.0.0.1:1 | Mesh.Bücher.Example. | @ | auto",
-			`SELECT retry_interval, max_retries IS NULL, enabled, txt_endpoints, updated_at FROM configuration`:                  `7 | 1 | 1 | ["tcp://{ipv4}:1"] | then`,
-			`SELECT zone, name FROM configuration`: "mesh.xn--bcher-kva.example | mesh.xn--bcher-kva.example",
-			`SELECT a.provider, a.endpoint, a.access_key_id, a.access_key_secret FROM configuration c JOIN accounts a ON a.id = c.account`: "rfc2136 | 127.0.0.1:1 | key. | aGlkZGVu",
-			`SELECT owner, ipv4, ipv6 FROM appliance`:                     oldfile.Owner + " |  | ",
-			`SELECT name FROM names`:                                      "mesh.xn--bcher-kva.example",
-			`SELECT name, hex(data), ttl FROM zone_records`:               "com.example | 0178 | 60",
-			`SELECT count(*) FROM sqlite_schema WHERE name LIKE 'old\_%'`: "0",
-			`PRAGMA foreign_key_check`:                                    "",
-			`PRAGMA integrity_check`:                                      "ok",
-		} {
-			if got := strings.Join(support.Rows(t, s.Reader, query), "\n"); got != want {
-				t.Errorf("%s: %q, want %q", query, got, want)
+	}
+}
+
+// testOlderSchemaIsRefused has a file whose version does not open any more stay as it is, also when its last changes
+// are in its log, and nothing is made beside it. The message tells the way out.
+func (suite Suite) testOlderSchemaIsRefused(t *testing.T) {
+	closed, killed := oldfile.New(t, `PRAGMA user_version = 9`), filepath.Join(t.TempDir(), "meshddns.db")
+	open := oldfile.New(t)
+	db := support.OpenSQLite(t, open, "_journal_mode=WAL")
+	if _, err := db.Exec(`PRAGMA user_version = 9`); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range filesBeside(t, open) {
+		support.WriteFile(t, filepath.Join(filepath.Dir(killed), name), string(content))
+	}
+	for path, files := range map[string]int{closed: 1, open: 3, killed: 3} {
+		before := filesBeside(t, path)
+		s, err := suite.open(t.Context(), path, noLog)
+		if err == nil {
+			s.Close()
+			t.Fatal("it opens")
+		}
+		for _, want := range []string{path, "schema version 9 is older than 10", "GET /api/v1/ddns/state", "-provision"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("no %q in %v", want, err)
 			}
 		}
-	})
+		after := filesBeside(t, path)
+		for name, content := range after {
+			if !bytes.Equal(content, before[name]) && !strings.HasSuffix(name, "-shm") { // in which every reader writes
+				t.Errorf("%s of %d files has changed", name, files)
+			}
+		}
+		if len(before) != files || len(after) != files {
+			t.Errorf("%d files before, %d after, want %d", len(before), len(after), files)
+		}
+	}
+}
+
+// filesBeside reads the files of a database's folder.
+func filesBeside(t *testing.T, path string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	for _, entry := range entries {
+		if err == nil {
+			files[entry.Name()], err = os.ReadFile(filepath.Join(filepath.Dir(path), entry.Name()))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }

@@ -32,7 +32,7 @@ func Open(t testing.TB, path string, log *slog.Logger) *Database {
 		t.Fatal(err)
 	}
 	db, err := sqlite.Open(t.Context(), path, sqlite.Schema{
-		Tables: string(schema), Own: []string{"appliance"}, First: func(context.Context, *sql.Tx) error { return nil },
+		Tables: string(schema), Own: []string{"appliance"}, First: func(context.Context, *sql.Tx) error { return nil }, Oldest: 1,
 	}, log)
 	if err != nil {
 		t.Fatal(err)
