@@ -30,6 +30,7 @@ const (
 // keep no other client out and take no memory.
 func TestSlowClients(t *testing.T) {
 	notShort(t)
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	fillUsages(t, db, 20_000)
 	for name, behave := range map[string]func(net.Conn, <-chan time.Time) error{
