@@ -69,7 +69,7 @@ func killOnFile(t *testing.T, kills, clients int, seed uint64) {
 		if n%20 == 0 { // reads every event of the file
 			compareEvents(t, path)
 		}
-		acknowledged += killAmong(p, all, chance.Int64N(int64(30*clients))+1)
+		acknowledged += killAmong(p, all, chance.Int64N(int64(support.Count(min(30*clients, 500), 30*clients)))+1)
 		if t.Failed() {
 			return
 		}
