@@ -31,6 +31,7 @@ import (
 
 // TestPublishing runs the tests of what stands in DNS with the program's own operations.
 func TestPublishing(t *testing.T) {
+	t.Parallel()
 	suite.Publishing(t)
 }
 

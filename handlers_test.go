@@ -59,10 +59,16 @@ func apiSuite() api.Suite {
 }
 
 // TestScripts plays the scripts in testdata; test/api tells what they may say.
-func TestScripts(t *testing.T) { apiSuite().Scripts(t) }
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	apiSuite().Scripts(t)
+}
 
 // TestAPI runs the tests of the API that are no single request and answer.
-func TestAPI(t *testing.T) { apiSuite().Test(t) }
+func TestAPI(t *testing.T) {
+	t.Parallel()
+	apiSuite().Test(t)
+}
 
 func startAppliance(t testing.TB, o api.Options) *api.Appliance {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -719,6 +720,8 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	flag.Parse()
+	flag.Set("test.parallel", "8") // many of these tests wait
 	os.Exit(m.Run())
 }
 

@@ -708,7 +708,13 @@ func TestStatusOfADamage(t *testing.T) {
 }
 
 // TestDatabase runs the tests of what the database keeps with the program's own operations.
-func TestDatabase(t *testing.T) { suite.Database(t) }
+func TestDatabase(t *testing.T) {
+	t.Parallel()
+	suite.Database(t)
+}
+
+// TestPathsOfOneFile opens a database by several paths.
+func TestPathsOfOneFile(t *testing.T) { suite.PathsOfOneFile(t) }
 
 // A usage has the name of what its service is when it is stored, also when the service is
 // changed meanwhile.

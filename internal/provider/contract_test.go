@@ -1,7 +1,9 @@
 package provider_test
 
 import (
+	"flag"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,12 @@ import (
 	"meshddns/test/contract"
 	"meshddns/test/servertest"
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "8") // these tests mostly wait for servers
+	os.Exit(m.Run())
+}
 
 // clients makes the client of each provider that speaks HTTP.
 var clients = map[string]func(provider.Credentials) (*provider.Client, error){
@@ -75,6 +83,7 @@ var keepsOdd = []string{"tencentcloud", "huaweicloud", "route53", "cloudflare", 
 var onceOnly = []string{"huaweicloud", "route53", "powerdns", "godaddy", "webhook"}
 
 func TestContractClouds(t *testing.T) {
+	t.Parallel()
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		foreign := plainValues()
 		if slices.Contains(keepsOdd, c.Provider) {
@@ -119,6 +128,7 @@ func TestContractServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		front := s.Front(t)
 		client, err := provider.NewRFC2136(provider.Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: front.Addr})
@@ -132,6 +142,7 @@ func TestContractServers(t *testing.T) {
 }
 
 func TestTypesClouds(t *testing.T) {
+	t.Parallel()
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
 		if c.Provider == "powerdns" || len(client.Types()) == 1 { // PowerDNS itself is tested
@@ -144,6 +155,7 @@ func TestTypesClouds(t *testing.T) {
 }
 
 func TestTypesServers(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		client, err := provider.NewRFC2136(provider.Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: s.Addr})
 		if err != nil {

@@ -136,6 +136,7 @@ func TestRFC2136ManyHostNames(t *testing.T) {
 
 // TestPowerDNSHostNames: the API checks the targets of services only.
 func TestPowerDNSHostNames(t *testing.T) {
+	t.Parallel()
 	s := servertest.PowerDNS(t)
 	client, err := NewPowerDNS(Credentials{AccessKeyID: "localhost", AccessKeySecret: secrets.Secret(s.APIKey), Endpoint: s.API})
 	if err != nil {

@@ -141,6 +141,7 @@ func TestContractPowerDNS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
+	t.Parallel()
 	s, client := newPDNSServer(t)
 	foreign := oddValues()
 	for _, r := range pdnsSpellings {
@@ -153,6 +154,7 @@ func TestTypesPowerDNS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
+	t.Parallel()
 	s, client := newPDNSServer(t)
 	contract.TestTypes(t, contract.Backend{Client: client, Outside: s, Zone: servertest.Zone, Alias: "alias.example.com"})
 }

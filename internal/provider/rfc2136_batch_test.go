@@ -42,6 +42,7 @@ func failures(changes []Change, errs []error) map[string]error {
 
 // TestRFC2136Many writes and reads 10 000 names, and counts the messages.
 func TestRFC2136Many(t *testing.T) {
+	t.Parallel()
 	const names, messages = 10_000, 30
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		address, count := counted(t, s.Addr)

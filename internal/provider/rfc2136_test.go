@@ -198,6 +198,7 @@ func foreignValues() []Value {
 }
 
 func TestRFC2136ForeignValues(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c, name, foreign := rightClient(t, s), "shared.example.com", foreignValues()
 		for _, v := range foreign {
@@ -222,6 +223,7 @@ func TestRFC2136ForeignValues(t *testing.T) {
 // TestRFC2136TwoWriters has writers that each replace a value of their own at one name at the same time:
 // none may undo a write of another.
 func TestRFC2136TwoWriters(t *testing.T) {
+	t.Parallel()
 	const writers, changes = 8, 25
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c, name := rightClient(t, s), "busy.example.com"
@@ -289,6 +291,7 @@ func TestRFC2136Changed(t *testing.T) {
 // TestRFC2136Wildcard publishes below wildcards, whose values and aliases seem to be at every name
 // without a record.
 func TestRFC2136Wildcard(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
 		for _, name := range []string{"a.wild.example.com", "_mesh.b.wild.example.com", "a.detour.example.com", "_mesh.b.detour.example.com"} {

@@ -168,6 +168,7 @@ func TestRFC2136NameHandedOn(t *testing.T) {
 
 // TestRFC2136ReadAll compares the list of a zone with single reads.
 func TestRFC2136ReadAll(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
 		s.Update(t, `add example.com 30 TXT "at the apex"`, `add UPPER.Example.com 60 TXT "Case"`, `add tree.example.com 60 TXT "at a DNAME"`,

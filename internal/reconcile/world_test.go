@@ -59,7 +59,7 @@ func newWorld(t *testing.T, mode string) *world {
 	}
 	path := filepath.Join(t.TempDir(), "x.db")
 	open := func(connections int) *sql.DB {
-		db := support.OpenSQLite(t, path, "_journal_mode=WAL&_foreign_keys=1&_busy_timeout=5000&_txlock=immediate")
+		db := support.OpenSQLite(t, path, "_journal_mode=WAL&_synchronous=OFF&_foreign_keys=1&_busy_timeout=5000&_txlock=immediate")
 		db.SetMaxOpenConns(connections)
 		return db
 	}

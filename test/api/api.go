@@ -57,7 +57,10 @@ type Appliance struct {
 // Test runs all tests.
 func (suite Suite) Test(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
-		t.Run(name, func(t *testing.T) { tests[name](suite, t) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tests[name](suite, t)
+		})
 	}
 }
 

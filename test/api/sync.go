@@ -254,7 +254,6 @@ func (suite Suite) testFileIsGone(t *testing.T) {
 
 // Another program that holds the database is named as the reason.
 func (suite Suite) testLockedByAnother(t *testing.T) {
-	t.Parallel()
 	a := suite.Start(t, Options{})
 	db := a.Open(t)
 	defer db.Close()

@@ -75,6 +75,7 @@ type Cloud struct {
 	requests  []Request
 	used      map[string]bool // nonces
 	second    *Cloud          // another account
+	look      func()          // called after each change, if it is not nil
 }
 
 // vendor is what differs from cloud to cloud. Its functions are called with
@@ -229,6 +230,9 @@ func (c *Cloud) answer(r Request) (Answer, manner) {
 		answer = c.v.serve(c, r)
 	}
 	wrote := c.changes != before
+	if wrote && c.look != nil {
+		c.look()
+	}
 	switch {
 	case fault.how == refusing && (wrote || answer.Status >= http.StatusBadRequest):
 		c.changes, c.records = before, records
@@ -365,10 +369,25 @@ func (c *Cloud) Arrived() <-chan struct{} { return c.arrived }
 // now is this cloud's clock.
 func (c *Cloud) now() time.Time { return time.Now().Add(c.ahead) }
 
+// Watch calls look with the TXT values at a name after each request that changes something, until end is called.
+func (c *Cloud) Watch(name string, look func(values [][]string)) (end func()) {
+	set := func(f func()) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.look = f
+	}
+	set(func() { look(c.values(name)) })
+	return func() { set(nil) }
+}
+
 // Values gives the TXT values at a name as resolvers see them.
-func (c *Cloud) Values(t testing.TB, name string) (values [][]string) {
+func (c *Cloud) Values(t testing.TB, name string) [][]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.values(name)
+}
+
+func (c *Cloud) values(name string) (values [][]string) {
 	for _, r := range c.records {
 		if r.name == fold(name) && r.kind == "TXT" && !r.off {
 			values = append(values, c.v.read(r.content))

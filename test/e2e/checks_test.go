@@ -29,10 +29,21 @@ const (
 	// A control, the endpoint and a control once more take three seconds each, as does the last failure.
 	checkedWithin = checkCount*checkEvery*11/10 + 4*3*time.Second
 	checkedAfter  = (checkCount - 1) * checkEvery * 9 / 10
-	checkQuiet    = time.Minute // between two changes of a name
 )
 
-// An endpoint without a listener leaves DNS. When it has one again it returns, a minute after the last change.
+// checkQuiet is the least time between two changes of a name: the short form takes the program in which it is short.
+var checkQuiet = time.Duration(support.Count(int(time.Second), int(time.Minute)))
+
+// checksBinary is the program with that time.
+func checksBinary(t *testing.T) string {
+	t.Helper()
+	if checkQuiet == time.Minute {
+		return binary(t)
+	}
+	return quickBinary(t)
+}
+
+// An endpoint without a listener leaves DNS. When it has one again it returns, checkQuiet after the last change.
 // The only endpoint of a usage stays. No control is given: the endpoint that lives is the proof that this host is not
 // cut off.
 func TestEndpointDies(t *testing.T) {
@@ -40,7 +51,7 @@ func TestEndpointDies(t *testing.T) {
 		return
 	}
 	living, dying := serve(t, "127.0.0.1:7001"), serve(t, "127.0.0.1:7002")
-	p := startChecks(t, filepath.Join(t.TempDir(), "meshddns.db"))
+	p := startChecksAt(t, checksBinary(t), filepath.Join(t.TempDir(), "meshddns.db"))
 	id := p.reserveChecked("two", tcpCheck, "tcp://"+living.address, "tcp://"+dying.address)
 	alone := p.reserveChecked("alone", tcpCheck, "tcp://"+dying.address)
 
@@ -83,7 +94,7 @@ func TestStoppedProcess(t *testing.T) {
 	living := start(t, "-db", filepath.Join(t.TempDir(), "living.db"), "-ipv4", "none", "-ipv6", "none")
 	stopped := start(t, "-db", filepath.Join(t.TempDir(), "stopped.db"), "-ipv4", "none", "-ipv6", "none")
 	one, two := "http://"+living.http, "http://"+stopped.http
-	p := startChecks(t, filepath.Join(t.TempDir(), "meshddns.db"))
+	p := startChecksAt(t, checksBinary(t), filepath.Join(t.TempDir(), "meshddns.db"))
 	byTCP := p.reserveChecked("accepts", tcpCheck, one, two)
 	byHTTP := p.reserveChecked("answers", httpCheck, one, two)
 
@@ -173,13 +184,13 @@ func TestDeadOverRestart(t *testing.T) {
 	}
 	living, dying := serve(t, "127.0.0.1:7001"), serve(t, "127.0.0.1:7002")
 	db := filepath.Join(t.TempDir(), "meshddns.db")
-	p := startChecks(t, db)
+	p := startChecksAt(t, checksBinary(t), db)
 	id := p.reserveChecked("two", tcpCheck, "tcp://"+living.address, "tcp://"+dying.address)
 	dying.close()
 	p.publishes(checkedWithin, "two", "tcp://"+living.address)
 	support.Kill(p.cmd)
 
-	p = start(t, checksArgs(db)...)
+	p = startAt(t, checksBinary(t), checksArgs(db)...)
 	probes := living.accepted.Load()
 	support.Eventually(t, 5*2*checkEvery, "more probes after the restart, none of which puts it back", func() bool {
 		if got := p.published("two"); got != "tcp://"+living.address {
@@ -205,6 +216,7 @@ func checksRun(t *testing.T) bool {
 	notShort(t)
 	support.Need(t, "dig", "ip")
 	t.Parallel()
+	checksBinary(t) // the other process finds it
 	if !inNamespace(t) {
 		return false
 	}
@@ -219,7 +231,13 @@ func checksArgs(db string, more ...string) []string {
 // startChecks starts the program with a service.
 func startChecks(t *testing.T, db string, more ...string) *program {
 	t.Helper()
-	p := start(t, checksArgs(db, more...)...)
+	return startChecksAt(t, binary(t), db, more...)
+}
+
+// startChecksAt starts the program of a path with a service.
+func startChecksAt(t *testing.T, path, db string, more ...string) *program {
+	t.Helper()
+	p := startAt(t, path, checksArgs(db, more...)...)
 	p.configure("auto", "tcp://203.0.113.7:1")
 	return p
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // 64 clients ask for one prefix at once, in several spellings: one of them gets it. The
@@ -91,7 +93,8 @@ func churn(t *testing.T, spoil string) (wrong []string) {
 	all := make([]*witness, 16)
 	var working sync.WaitGroup
 	var given atomic.Int64
-	const answers, every = 1000, 50
+	const every = 50
+	answers := int64(support.Count(400, 1000))
 	look := make(chan bool, answers/every)
 	for i := range all {
 		all[i] = newWitness(t, i, 1)

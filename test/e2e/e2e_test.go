@@ -68,6 +68,7 @@ func execute(t *testing.T, path, statement string, args ...any) {
 // nothing changes, nothing is written.
 func TestAddressChange(t *testing.T) {
 	support.Need(t, "dig", "ip")
+	t.Parallel()
 	if !inNamespace(t) {
 		return
 	}

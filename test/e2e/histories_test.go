@@ -23,7 +23,6 @@ import (
 
 const (
 	historySteps   = 8
-	fewHistories   = 6   // under plain go test
 	manyHistories  = 500 // in which everything has to happen
 	historyWorkers = 12  // they mostly wait
 	leftoversPath  = "/api/v1/ddns/leftovers"
@@ -44,7 +43,8 @@ const (
 // first: MESHDDNS_HISTORIES=1 with the seed that is printed runs one again.
 func TestHistories(t *testing.T) {
 	notShort(t)
-	count, first := number(t, "MESHDDNS_HISTORIES", fewHistories), number(t, "MESHDDNS_HISTORY_SEED", 1)
+	t.Parallel()
+	count, first := number(t, "MESHDDNS_HISTORIES", support.Count(6, 40)), number(t, "MESHDDNS_HISTORY_SEED", 1)
 	quickBinary(t)
 	tally := &tally{counts: map[string]int{}}
 	runSeeds(t, first, count, historyWorkers, func(t *testing.T, seed int) { runHistory(t, uint64(seed), tally) })

@@ -25,7 +25,7 @@ func TestKills(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	binary(t) // no start waits for it
-	kills := number(t, "MESHDDNS_KILLS", 10)
+	kills := number(t, "MESHDDNS_KILLS", support.Count(6, 15))
 	seed := number(t, "MESHDDNS_KILL_SEED", 1)
 	t.Run("4 clients", func(t *testing.T) { t.Parallel(); killLoop(t, kills, 4, uint64(seed)) })
 	t.Run("64 clients", func(t *testing.T) { t.Parallel(); killLoop(t, max(kills/50, 3), 64, uint64(seed)) })
@@ -69,7 +69,7 @@ func killOnFile(t *testing.T, kills, clients int, seed uint64) {
 		if n%20 == 0 { // reads every event of the file
 			compareEvents(t, path)
 		}
-		acknowledged += killAmong(p, all, chance.Int64N(int64(30*clients))+1)
+		acknowledged += killAmong(p, all, chance.Int64N(int64(support.Count(min(30*clients, 500), 30*clients)))+1)
 		if t.Failed() {
 			return
 		}

@@ -121,7 +121,7 @@ func endures(p *program, db string) {
 // With 64 descriptors many and slow clients are served in turn; none of them, and no
 // backup, leaves the program without one that it needs.
 func TestFewDescriptors(t *testing.T) {
-	long(t, "MESHDDNS_LONG")
+	long(t, support.Long)
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	fillUsages(t, db, strainedUsages)
 	endures(startWith(t, nil, withDescriptors(strainedDescriptors, binary(t)), "-db", db, "-ipv4", "none", "-ipv6", "none"), db)
@@ -130,7 +130,7 @@ func TestFewDescriptors(t *testing.T) {
 // With 32 MiB of memory the same is borne where descriptors, and so connections, are few.
 // With the connections of every day the kernel may kill the program, and nothing is lost.
 func TestLittleMemory(t *testing.T) {
-	long(t, "MESHDDNS_LONG")
+	long(t, support.Long)
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	fillUsages(t, db, strainedUsages)
 	group := newMemoryGroup(t, strainedMemory)

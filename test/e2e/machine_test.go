@@ -215,10 +215,11 @@ func (g *guest) lost() (lost []string) {
 // at once. QEMU's NVMe disk says that it has FUA and does not heed it: it loses the end of
 // ext4's journal, and what was acknowledged with it.
 func TestStaticPowerCut(t *testing.T) {
-	cuts := number(t, "MESHDDNS_POWER_CUTS", 0)
+	cuts := number(t, "MESHDDNS_POWER_CUTS", support.Count(0, 2))
 	if cuts == 0 {
 		t.Skip("MESHDDNS_POWER_CUTS=2 boots an emulated machine, which takes minutes")
 	}
+	t.Parallel()
 	support.Need(t, "qemu-system-x86_64", "mke2fs", "e2fsck", "debugfs")
 	for _, c := range []struct {
 		name   string

@@ -142,7 +142,7 @@ func TestNotifications(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	w := newIncidents(t)
-	for range number(t, "MESHDDNS_NOTIFY_KILLS", 20) {
+	for range number(t, "MESHDDNS_NOTIFY_KILLS", support.Count(8, 20)) {
 		w.live()
 		if t.Failed() {
 			return

@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // slowName is in the certificates of the gates, for a client that reaches them by a name.
@@ -455,7 +457,7 @@ func dropLast(value any) (dropped bool) {
 // in memory.
 const largeZones = "MESHDDNS_ZONE_RECORDS"
 
-func zoneRecords(t *testing.T) int { return number(t, largeZones, 100_000) }
+func zoneRecords(t *testing.T) int { return number(t, largeZones, support.Count(100_000, 200_000)) }
 
 // many answers a call for a whole zone with so many records more, where the vendor
 // has such a call. What stands in the zone stands in the answer too: a client may believe it.

@@ -26,12 +26,18 @@ import (
 // limit is how long a wait may take on an idle machine.
 const limit = support.Limit
 
-// dir holds the program that is built.
+// dir holds the programs that are built.
 var dir string
+
+// dirName is the variable that gives them to a process which runs one test in a namespace.
+const dirName = "MESHDDNS_TEST_PROGRAMS"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	flag.Set("test.parallel", "16") // these tests mostly wait for other programs
+	if dir = os.Getenv(dirName); dir != "" {
+		os.Exit(m.Run())
+	}
 	var err error
 	if dir, err = os.MkdirTemp("", "meshddns-e2e-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -54,16 +60,20 @@ func binary(t *testing.T) string {
 
 var build = sync.OnceValues(func() (path string, err error) { return compile(filepath.Join(dir, "meshddns")) })
 
-// compile builds the program at a path, with some flags of go build.
+// compile builds the program at a path, with some flags of go build, unless it is there.
 func compile(path string, flags ...string) (string, error) {
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
 	if err := support.OpenSources("../.."); err != nil {
 		return "", err
 	}
-	args := slices.Concat([]string{"build", buildFlag}, flags, []string{"-o", path, "../.."})
+	made := fmt.Sprint(path, "-", os.Getpid()) // another process may look for the program meanwhile
+	args := slices.Concat([]string{"build", buildFlag}, flags, []string{"-o", made, "../.."})
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, out)
 	}
-	return path, nil
+	return path, os.Rename(made, path)
 }
 
 // program is a running meshddns.
@@ -287,7 +297,7 @@ func inNamespaces(t *testing.T, clone, unshare uintptr) bool {
 		left = time.Until(deadline)
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+left.String())
-	cmd.Env = append(os.Environ(), mark+"="+t.Name())
+	cmd.Env = append(os.Environ(), mark+"="+t.Name(), dirName+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: clone, Unshareflags: unshare}
 	if os.Getuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER

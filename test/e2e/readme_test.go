@@ -56,6 +56,7 @@ func stable(output string) string {
 // shell, and sees what is printed there.
 func TestReadme(t *testing.T) {
 	support.Need(t, "curl", "dig", "bash")
+	t.Parallel()
 	if !inNamespace(t) { // the README's ports are its own there
 		return
 	}
@@ -73,6 +74,7 @@ func TestReadme(t *testing.T) {
 func TestPages(t *testing.T) {
 	notShort(t)
 	support.Need(t, "curl", "jq", "dig", "sqlite3", "bash", "knotd", "keymgr", "delv", "pdns_server", "ddclient")
+	t.Parallel()
 	if !inNamespace(t) {
 		return
 	}

@@ -308,8 +308,8 @@ func TestSecondaries(t *testing.T) {
 	}
 	ip(t, "link set lo up")
 	s := newSecondaries(t, filepath.Join(t.TempDir(), "meshddns.db"), makers...)
-	s.fill(number(t, "MESHDDNS_SECONDARY_NAMES", 300))
-	changes := number(t, "MESHDDNS_SECONDARY_CHANGES", 40)
+	s.fill(number(t, "MESHDDNS_SECONDARY_NAMES", support.Count(100, 300)))
+	changes := number(t, "MESHDDNS_SECONDARY_CHANGES", support.Count(16, 40))
 	for n := range changes {
 		s.change()
 		if n == changes/2 {
@@ -370,7 +370,7 @@ func TestSecondariesKilled(t *testing.T) {
 	ip(t, "link set lo up")
 	s := newSecondaries(t, filepath.Join(t.TempDir(), "meshddns.db"), makers...)
 	s.fill(100)
-	for range number(t, "MESHDDNS_SECONDARY_KILLS", 8) {
+	for range number(t, "MESHDDNS_SECONDARY_KILLS", support.Count(4, 8)) {
 		for range s.random.IntN(6) {
 			s.change()
 		}

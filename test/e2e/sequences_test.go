@@ -67,7 +67,7 @@ func testSequences(t *testing.T, at place) {
 	w.sync()
 	w.learnOwner()
 	steps := 0
-	count := number(t, "MESHDDNS_SEQUENCES", 4)
+	count := number(t, "MESHDDNS_SEQUENCES", support.Count(2, 8))
 	for n := range count {
 		w.random = rand.New(rand.NewPCG(sequenceSeed, uint64(n)))
 		for range sequenceSteps {

@@ -223,8 +223,9 @@ func (suite Suite) testOddFileNames(t *testing.T) {
 	}
 }
 
-// A path may be relative, and may begin with two slashes.
-func (suite Suite) testPathsOfOneFile(t *testing.T) {
+// PathsOfOneFile opens a database by relative paths, and by one that begins with two slashes. The test changes the
+// working directory, so it runs while no other test does.
+func (suite Suite) PathsOfOneFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	first := suite.mustOpen(t, "meshddns.db")

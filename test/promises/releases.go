@@ -275,7 +275,6 @@ func (suite Suite) testCloudWithoutList(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	t.Parallel()
 	c := cloudtest.AliDNS(t)
 	h := suite.newHost(t, dnsBuiltinServer)
 	u := h.reserve(h.cloudService(c, "example.com"), "office", 42)

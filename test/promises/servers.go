@@ -363,7 +363,6 @@ func (suite Suite) testSilent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	t.Parallel()
 	for name, handle := range map[string]servertest.Handler{"silent": servertest.Silent, "garbage": servertest.Garbage} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

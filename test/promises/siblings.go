@@ -16,6 +16,7 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // The names of the records of the prefix "office" in other formats, as the stand-in keeps them.
@@ -161,11 +162,7 @@ func (suite Suite) testSiblingsAdopted(t *testing.T) {
 // fail before or after they are made. No foreign value is ever touched, and in the end exactly what is
 // wanted stands.
 func (suite Suite) testSiblingHistories(t *testing.T) {
-	count := uint64(60)
-	if testing.Short() {
-		count = 10
-	}
-	for seed := range count {
+	for seed := range uint64(support.Count(10, 60)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { suite.siblingHistory(t, rand.New(rand.NewPCG(seed, 20))) })
 		})

@@ -118,7 +118,10 @@ func (suite Suite) Database(t *testing.T) { suite.run(t, database) }
 
 func (suite Suite) run(t *testing.T, tests map[string]func(Suite, *testing.T)) {
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
-		t.Run(name, func(t *testing.T) { tests[name](suite, t) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tests[name](suite, t)
+		})
 	}
 }
 
@@ -270,7 +273,6 @@ var database = map[string]func(Suite, *testing.T){
 	"FileMode":                  Suite.testFileMode,
 	"FileModeOfLeftLog":         Suite.testFileModeOfLeftLog,
 	"OddFileNames":              Suite.testOddFileNames,
-	"PathsOfOneFile":            Suite.testPathsOfOneFile,
 	"LeftBackupsOfOthers":       Suite.testLeftBackupsOfOthers,
 	"OpenFails":                 Suite.testOpenFails,
 	"LeftBackupsAreRemoved":     Suite.testLeftBackupsAreRemoved,

@@ -12,6 +12,7 @@ import (
 
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
+	"meshddns/test/support"
 )
 
 // testToldIsTrue makes random histories of what clients, providers and the program do. What
@@ -19,7 +20,7 @@ import (
 // answers about one usage agree.
 func (suite Suite) testToldIsTrue(t *testing.T) {
 	seen := map[reconcile.PlaceState]int{}
-	for seed := range uint64(12) {
+	for seed := range uint64(support.Count(6, 12)) {
 		synctest.Test(t, func(t *testing.T) {
 			h := suite.newToldHost(t, seed)
 			h.start()

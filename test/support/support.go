@@ -65,6 +65,17 @@ func Need(t testing.TB, programs ...string) {
 	}
 }
 
+// Long is the variable that asks for the long forms of the tests: Long=1.
+const Long = "MESHDDNS_LONG"
+
+// Count returns few, or many when the long forms of the tests are asked for.
+func Count(few, many int) int {
+	if os.Getenv(Long) != "" {
+		return many
+	}
+	return few
+}
+
 // FreeAddress returns an address on loopback whose port was free for TCP and UDP a moment
 // ago. Another process can take the port before the caller does.
 func FreeAddress(t testing.TB) string {

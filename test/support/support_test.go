@@ -44,7 +44,7 @@ func TestPaced(t *testing.T) {
 
 // TestProcesses ends two programs in two ways, and hides the tests' own variables from them.
 func TestProcesses(t *testing.T) {
-	t.Setenv("MESHDDNS_LONG", "1")
+	t.Setenv(Long, "1")
 	var out Log
 	shell := exec.Command("sh", "-c", `echo "$MESHDDNS_LONG $EXTRA"; trap "exit 3" TERM; echo ready; while :; do wait; done`)
 	shell.Stdout = &out
@@ -71,6 +71,16 @@ func TestListening(t *testing.T) {
 	}
 	if _, _, ok := Listening("msg=starting"); ok {
 		t.Error("a program that has not started listens")
+	}
+}
+
+// TestCount counts in the short form and in the long one.
+func TestCount(t *testing.T) {
+	for value, want := range map[string]int{"": 1, "1": 2} {
+		t.Setenv(Long, value)
+		if got := Count(1, 2); got != want {
+			t.Errorf("%s=%s: %d, want %d", Long, value, got, want)
+		}
 	}
 }
 
