@@ -400,7 +400,7 @@ func (checks) CheckOther(part string, body []byte) (err error) {
 
 // Blame returns the member that a refusal is about, and the reason.
 func (checks) Blame(err error) (member, reason string, ok bool) {
-	f := failureOf(err)
+	f := envelope.FailureOf(err)
 	member, reason = provision.Blamed(f.ID, f.Error())
 	return member, reason, f.Cause == nil
 }
@@ -544,7 +544,7 @@ func (a *applier) sameUsages(ctx context.Context, body []byte) (b usageBody, wan
 // SameUsages returns the seqs of the stored usages that match a body.
 func (a *applier) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
 	_, _, same, err := a.sameUsages(ctx, body)
-	if failureOf(err).Cause == nil {
+	if envelope.FailureOf(err).Cause == nil {
 		err = nil // SaveUsage will report the refusal
 	}
 	for _, u := range same {

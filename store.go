@@ -59,18 +59,18 @@ func firstRows(ctx context.Context, tx *sql.Tx) error {
 // Store functions return these errors besides database faults. A transaction
 // returns one only before it changes anything.
 const (
-	errNoConfiguration = sqlite.Refusal("no configuration is stored")
-	errNoService       = sqlite.Refusal("no such service")
-	errNoUsage         = sqlite.Refusal("no such usage")
-	errServiceExists   = sqlite.Refusal("a service with this id exists")
-	errServiceInUse    = sqlite.Refusal("the service has usages")
-	errDomainInUse     = sqlite.Refusal("the service has usages, its domain cannot change")
-	errPrefixTaken     = sqlite.Refusal("the prefix is taken")
-	errNameTooLong     = sqlite.Refusal("the full record name is too long")
-	errServiceConfig   = sqlite.Refusal("the service's config is not a JSON object")
-	errNoDomain        = sqlite.Refusal("the service's config has no domain")
-	errNoSecret        = sqlite.Refusal("no stored secret belongs to these credentials")
-	errBackupRuns      = sqlite.Refusal("a backup is being made or sent")
+	errNoConfiguration = sqlite.Refusal(msg.UnknownConfiguration)
+	errNoService       = sqlite.Refusal(msg.UnknownService)
+	errNoUsage         = sqlite.Refusal(msg.UnknownUsage)
+	errServiceExists   = sqlite.Refusal(msg.ServiceExists)
+	errServiceInUse    = sqlite.Refusal(msg.ServiceInUse)
+	errDomainInUse     = sqlite.Refusal(msg.ServiceDomainInUse)
+	errPrefixTaken     = sqlite.Refusal(msg.PrefixTaken)
+	errNameTooLong     = sqlite.Refusal(msg.NameTooLong)
+	errServiceConfig   = sqlite.Refusal(msg.ServiceConfigInvalid)
+	errNoDomain        = sqlite.Refusal(msg.ServiceDomainMissing)
+	errNoSecret        = sqlite.Refusal(msg.SecretNotStored)
+	errBackupRuns      = sqlite.Refusal(msg.BackupRuns)
 )
 
 // store is the database with the questions of this program.
