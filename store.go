@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
+
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/dnsname"
@@ -132,6 +134,12 @@ func newLeases(ctx context.Context, s *store, reachable func(context.Context) (o
 	return leases, nil
 }
 
+// newUUID returns an id that sorts after earlier ids, so that inserts go to the end of an index.
+func newUUID() (string, error) {
+	id, err := uuid.NewV7()
+	return id.String(), err
+}
+
 // noticeRestore stores an event if the database is an older one than the last that was used in its folder, or new
 // there. On a full disk the next start does it.
 func (s *store) noticeRestore(ctx context.Context) error {
@@ -200,7 +208,7 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 		if err := s.zones.CheckZone(c.Provider, dnsname.Parse(c.Domain)); err != nil {
 			return err
 		}
-		account, err := ledger.UseAccount(ctx, tx, configuredAccount(c))
+		account, err := ledger.UseAccount(ctx, tx, reconcile.ConfiguredAccount(c))
 		if err != nil {
 			return err
 		}
@@ -364,7 +372,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 	var account sql.Null[int64]
 	if config.Provider != "" {
 		account.Valid = true
-		if account.V, err = ledger.UseAccount(ctx, tx, serviceAccount(config)); err != nil {
+		if account.V, err = ledger.UseAccount(ctx, tx, reconcile.ServiceAccount(config)); err != nil {
 			return err
 		}
 	}
