@@ -97,24 +97,6 @@ func providerNames() (names []string) {
 	return names
 }
 
-// newAccount makes an account with a normalized endpoint. One of the built-in server has only a provider.
-func newAccount(name, endpoint, accessKeyID string, secret secrets.Secret) reconcile.Account {
-	if name == builtin.Name {
-		return reconcile.Account{Provider: name}
-	}
-	return reconcile.Account{Provider: name, Endpoint: provider.NormalEndpoint(name, endpoint), AccessKeyID: accessKeyID, Secret: secret}
-}
-
-// serviceAccount returns the account that a service's config names.
-func serviceAccount(c mesh.ServiceConfig) reconcile.Account {
-	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
-}
-
-// configuredAccount returns the account of the configuration.
-func configuredAccount(c mesh.Configuration) reconcile.Account {
-	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
-}
-
 // clients opens the clients of accounts.
 type clients struct {
 	ledger     *ledger.Ledger
@@ -173,12 +155,12 @@ const (
 func (c clients) test(ctx context.Context, public probe.Public, conf mesh.Configuration, write bool) []answers.TestItem {
 	var client provider.DNS
 	zone := dnsname.Parse(conf.Domain)
-	test := &probe.Test{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: configuredAccount(conf)}}
+	test := &probe.Test{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: reconcile.ConfiguredAccount(conf)}}
 	test.Step("params", func() (err error) {
 		if err := missingMember(conf); err != nil {
 			return err
 		}
-		client, err = c.open(configuredAccount(conf))
+		client, err = c.open(reconcile.ConfiguredAccount(conf))
 		if b, ok := client.(builtin.Client); ok {
 			b.Candidate = zone
 			client = b
@@ -564,7 +546,7 @@ func (o *operations) configurationWarnings(c mesh.Configuration, members []strin
 	if c.MaxRetries.Valid {
 		numbers = append(numbers, answers.WarnNumber("max_retries", c.MaxRetries.V, int64(retry.Retries))...)
 	}
-	return slices.Concat(answers.WarnMembers(members, answers.ConfigurationMembers), o.accountWarnings(configuredAccount(c)), names,
+	return slices.Concat(answers.WarnMembers(members, answers.ConfigurationMembers), o.accountWarnings(reconcile.ConfiguredAccount(c)), names,
 		answers.WarnMode(c.SyncMode), numbers, answers.WarnEnabled(members), answers.WarnEndpoints(c.Endpoints),
 		answers.WarnAddresses(c.Endpoints, o.engine.Addresses().Last))
 }
@@ -598,7 +580,7 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 		all = append(all, answers.Warning{ID: msg.WarnSharedDomain, Args: []any{v.Zone, beside}})
 	}
 	if config.Provider != "" {
-		all = append(all, o.accountWarnings(serviceAccount(config))...)
+		all = append(all, o.accountWarnings(reconcile.ServiceAccount(config))...)
 	}
 	global, err := o.store.Configuration(ctx)
 	if err != nil && !errors.Is(err, errNoConfiguration) {

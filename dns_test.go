@@ -210,7 +210,7 @@ func TestProvidersAreWhole(t *testing.T) {
 		if p.name == "rfc2136" {
 			endpoint = "192.0.2.1"
 		}
-		if _, err := (clients{hidden: never}).open(newAccount(p.name, endpoint, "key", "c2VjcmV0")); err != nil {
+		if _, err := (clients{hidden: never}).open(reconcile.NewAccount(p.name, endpoint, "key", "c2VjcmV0")); err != nil {
 			t.Errorf("%s: %v", p.name, err)
 		}
 		for _, language := range []msg.Language{msg.Chinese, msg.English} {
@@ -267,7 +267,7 @@ func TestProvidersPage(t *testing.T) {
 			continue
 		}
 		endpoint := map[string]string{"rfc2136": "192.0.2.1:53", "powerdns": "http://192.0.2.1:8081", "webhook": "https://192.0.2.1/"}[p.name]
-		client, err := (clients{hidden: never}).open(newAccount(p.name, endpoint, "key", "c2VjcmV0"))
+		client, err := (clients{hidden: never}).open(reconcile.NewAccount(p.name, endpoint, "key", "c2VjcmV0"))
 		if err != nil {
 			t.Errorf("%s: %v", p.name, err)
 			continue

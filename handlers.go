@@ -24,14 +24,12 @@ import (
 
 	"meshddns/docs"
 	"meshddns/internal/answers"
-	"meshddns/internal/builtin"
 	"meshddns/internal/envelope"
 	"meshddns/internal/events"
 	"meshddns/internal/feed"
 	"meshddns/internal/format"
 	"meshddns/internal/guard"
 	"meshddns/internal/httpserver"
-	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
@@ -69,7 +67,7 @@ type server struct {
 // metrics of other parts of the program.
 func newServer(ops operations, version string, log *slog.Logger, figures ...func(*metrics.Page)) *server {
 	s := &server{ops: ops, public: probe.Internet, log: log, version: version, figures: figures}
-	s.adapter = envelope.Adapter{Log: log, Answers: failures, Counted: s.requests.Count, Broken: broken, Faults: guard.NewLines(log)}
+	s.adapter = envelope.Adapter{Log: log, Counted: s.requests.Count, Faults: guard.NewLines(log)}
 	s.sender = &notify.Sender{Table: ops.store.targets, History: ops.store.events, Well: s.well, Log: log}
 	s.status = page.New(s.shown())
 	return s
@@ -137,51 +135,6 @@ func (s *server) routes() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.Route(mux.Routes, w, r.WithContext(events.By(r.Context(), guard.Caller(r))))
 	})
-}
-
-// failures has the refusals that clients get for errors of the store and the engine.
-var failures = append(slices.Concat(notify.Failures, secondary.Failures, lease.Failures), []envelope.Answer{
-	{Err: errNoConfiguration, ID: msg.UnknownConfiguration},
-	{Err: errNoService, ID: msg.UnknownService},
-	{Err: errNoUsage, ID: msg.UnknownUsage},
-	{Err: ledger.ErrNoLeftover, ID: msg.UnknownLeftover},
-	{Err: errServiceExists, ID: msg.ServiceExists},
-	{Err: errServiceInUse, ID: msg.ServiceInUse},
-	{Err: errDomainInUse, ID: msg.ServiceDomainInUse},
-	{Err: builtin.ErrCatalog, ID: msg.DomainIsCatalog},
-	{Err: errNameTooLong, ID: msg.NameTooLong},
-	{Err: errServiceConfig, ID: msg.ServiceConfigInvalid},
-	{Err: errNoDomain, ID: msg.ServiceDomainMissing},
-	{Err: errNoSecret, ID: msg.SecretNotStored},
-	{Err: errBackupRuns, ID: msg.BackupRuns},
-	{Err: secrets.ErrNoSecret, ID: msg.SecretNotStored},
-	{Err: ledger.ErrOwnOwner, ID: msg.OwnerIsOwn},
-	{Err: replay.ErrKey, ID: msg.IdempotencyKeyInvalid},
-	{Err: replay.ErrReused, ID: msg.IdempotencyKeyReused},
-	{Err: reconcile.ErrNotConfigured, ID: msg.SyncNotConfigured},
-	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
-}...)
-
-// failureOf returns the failure that a client gets for an error.
-func failureOf(err error) *envelope.Failure {
-	return envelope.Adapter{Answers: failures, Broken: broken}.Failure(err)
-}
-
-// broken returns the refusal for a fault of the database, "" for other errors.
-func broken(err error) msg.ID {
-	switch kind := sqlite.FaultOf(err); {
-	case errors.Is(err, sqlite.ErrGone):
-		return msg.DatabaseGone
-	case errors.Is(err, sqlite.ErrNoRoom):
-		return msg.BackupNoRoom
-	case kind == sqlite.Full:
-		return msg.DiskFull
-	case kind == sqlite.Locked:
-		return msg.DatabaseLocked
-	case kind == sqlite.Damaged:
-		return msg.DatabaseDamaged
-	}
-	return ""
 }
 
 // deny answers for the guard, which stops a request before it gets here.
@@ -429,7 +382,7 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix,
 		network: body.NetworkID, networkName: body.NetworkName, options: options, again: key(), patience: patience,
 	})
-	if _, ok := errors.AsType[*notReserved](err); ok && broken(err) == "" {
+	if _, ok := errors.AsType[*notReserved](err); ok && envelope.FailureOf(err).ID == msg.InternalError {
 		err = &envelope.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
 	}
 	if err != nil {
@@ -762,7 +715,7 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 	err := s.ops.store.db.Health(r.Context())
 	states, unread := s.ops.store.targets.States(r.Context())
 	if err = cmp.Or(err, unread); err != nil {
-		failure := s.adapter.Failure(err).Public()
+		failure := envelope.FailureOf(err).Public()
 		failure.Status = http.StatusServiceUnavailable
 		if failure.ID == msg.InternalError {
 			failure.ID = msg.DatabaseDown

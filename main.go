@@ -302,7 +302,7 @@ func work(s *store) func(context.Context) (string, error) {
 		text := fmt.Sprintf("services %d, prefixes %d, names published %d",
 			totals["services"], totals["usages"], totals[string(reconcile.Published)])
 		if err := s.db.Health(ctx); err != nil {
-			text += "; " + failureOf(err).Error()
+			text += "; " + envelope.FailureOf(err).Error()
 		}
 		return text, nil
 	}
@@ -405,7 +405,7 @@ func (p *program) serveAPI(ctx context.Context) error {
 
 // listenNodes listens on all addresses of the nodes' listener or on none.
 func listenNodes(c settings.Settings, inherited []net.Listener, s *store, leases *lease.Table, log *slog.Logger) (*node.Listener, error) {
-	routes := node.New(node.Config{Leases: leases, Proxies: c.Proxies, Listed: s.ledger.Listed, Answers: failures, Broken: broken, Log: log})
+	routes := node.New(node.Config{Leases: leases, Proxies: c.Proxies, Listed: s.ledger.Listed, Log: log})
 	return node.Listen(node.ListenConfig{Addresses: c.NodeListen, Inherited: inherited, Language: c.Language, ShutdownTime: shutdownTime}, routes)
 }
 
@@ -427,7 +427,7 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	fine := "ok"
 	if c.Provision != "" {
 		document := provision.Read(c.Provision, credentialFolder(c))
-		if err := document.Check(checks{}); err != nil {
+		if err := document.Check(forms{}); err != nil {
 			told = append(told, strings.Split(err.Error(), "\n")...)
 		}
 		for _, name := range document.Hidden {

@@ -287,7 +287,7 @@ func TestProvisionMistakes(t *testing.T) {
 			from.Folder = ""
 		}
 		got := "ok"
-		if err := provision.Read(dir, from).Check(checks{}); err != nil {
+		if err := provision.Read(dir, from).Check(forms{}); err != nil {
 			got = strings.ReplaceAll(err.Error(), dir+"/", "")
 		}
 		if got = strings.ReplaceAll(got, "\n", "\n   "); got != strings.TrimRight(want, "\n") && !*update {

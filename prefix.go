@@ -12,8 +12,6 @@ import (
 	"math"
 	"net/http"
 
-	"github.com/google/uuid"
-
 	"meshddns/internal/answers"
 	"meshddns/internal/envelope"
 	"meshddns/internal/events"
@@ -28,12 +26,6 @@ import (
 	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 )
-
-// newUUID returns an id that sorts after earlier ids, so that inserts go to the end of an index.
-func newUUID() (string, error) {
-	id, err := uuid.NewV7()
-	return id.String(), err
-}
 
 // describe returns the description to store, nil for none: the given one, else one with the name
 // of the network.
@@ -353,17 +345,17 @@ func (o *operations) tellRefused(ctx context.Context, mistakes []string) error {
 	return o.store.events.Note(events.By(ctx, events.ByProvision), e)
 }
 
-// checks implements provision.Checks.
-type checks struct{}
+// forms implements provision.Checks.
+type forms struct{}
 
-func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
+func (forms) CheckOwner(owner string) error { return checkOwner(owner) }
 
-func (checks) CheckConfiguration(body []byte) error {
+func (forms) CheckConfiguration(body []byte) error {
 	var b configurationBody
 	return cmp.Or(envelope.Parse(body, &b), checkConfiguration(b.configuration()))
 }
 
-func (checks) CheckService(body []byte) error {
+func (forms) CheckService(body []byte) error {
 	var b serviceBody
 	if err := envelope.Parse(body, &b); err != nil {
 		return err
@@ -372,7 +364,7 @@ func (checks) CheckService(body []byte) error {
 	return err
 }
 
-func (checks) CheckUsage(body []byte) error {
+func (forms) CheckUsage(body []byte) error {
 	var b usageBody
 	if err := envelope.Parse(body, &b); err != nil {
 		return err
@@ -389,7 +381,7 @@ func (checks) CheckUsage(body []byte) error {
 	return cmp.Or(err, refusedEndpoints(changed.CheckEndpoints()))
 }
 
-func (checks) CheckOther(part string, body []byte) (err error) {
+func (forms) CheckOther(part string, body []byte) (err error) {
 	if part == "secondaries" {
 		_, err = secondary.Parse(body)
 	} else {
@@ -399,8 +391,8 @@ func (checks) CheckOther(part string, body []byte) (err error) {
 }
 
 // Blame returns the member that a refusal is about, and the reason.
-func (checks) Blame(err error) (member, reason string, ok bool) {
-	f := failureOf(err)
+func (forms) Blame(err error) (member, reason string, ok bool) {
+	f := envelope.FailureOf(err)
 	member, reason = provision.Blamed(f.ID, f.Error())
 	return member, reason, f.Cause == nil
 }
@@ -408,7 +400,7 @@ func (checks) Blame(err error) (member, reason string, ok bool) {
 // applier implements provision.Appliance by the operations of requests, in one transaction. It
 // changes only entries that differ.
 type applier struct {
-	checks
+	forms
 	ops   *operations
 	start bool           // the database was opened just now, so nothing uses its owner yet
 	owner string         // the taken one, "" for none
@@ -544,7 +536,7 @@ func (a *applier) sameUsages(ctx context.Context, body []byte) (b usageBody, wan
 // SameUsages returns the seqs of the stored usages that match a body.
 func (a *applier) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
 	_, _, same, err := a.sameUsages(ctx, body)
-	if failureOf(err).Cause == nil {
+	if envelope.FailureOf(err).Cause == nil {
 		err = nil // SaveUsage will report the refusal
 	}
 	for _, u := range same {

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
+
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/dnsname"
@@ -59,18 +61,18 @@ func firstRows(ctx context.Context, tx *sql.Tx) error {
 // Store functions return these errors besides database faults. A transaction
 // returns one only before it changes anything.
 const (
-	errNoConfiguration = sqlite.Refusal("no configuration is stored")
-	errNoService       = sqlite.Refusal("no such service")
-	errNoUsage         = sqlite.Refusal("no such usage")
-	errServiceExists   = sqlite.Refusal("a service with this id exists")
-	errServiceInUse    = sqlite.Refusal("the service has usages")
-	errDomainInUse     = sqlite.Refusal("the service has usages, its domain cannot change")
-	errPrefixTaken     = sqlite.Refusal("the prefix is taken")
-	errNameTooLong     = sqlite.Refusal("the full record name is too long")
-	errServiceConfig   = sqlite.Refusal("the service's config is not a JSON object")
-	errNoDomain        = sqlite.Refusal("the service's config has no domain")
-	errNoSecret        = sqlite.Refusal("no stored secret belongs to these credentials")
-	errBackupRuns      = sqlite.Refusal("a backup is being made or sent")
+	errNoConfiguration = sqlite.Refusal(msg.UnknownConfiguration)
+	errNoService       = sqlite.Refusal(msg.UnknownService)
+	errNoUsage         = sqlite.Refusal(msg.UnknownUsage)
+	errServiceExists   = sqlite.Refusal(msg.ServiceExists)
+	errServiceInUse    = sqlite.Refusal(msg.ServiceInUse)
+	errDomainInUse     = sqlite.Refusal(msg.ServiceDomainInUse)
+	errPrefixTaken     = sqlite.Refusal(msg.PrefixTaken)
+	errNameTooLong     = sqlite.Refusal(msg.NameTooLong)
+	errServiceConfig   = sqlite.Refusal(msg.ServiceConfigInvalid)
+	errNoDomain        = sqlite.Refusal(msg.ServiceDomainMissing)
+	errNoSecret        = sqlite.Refusal(msg.SecretNotStored)
+	errBackupRuns      = sqlite.Refusal(msg.BackupRuns)
 )
 
 // store is the database with the questions of this program.
@@ -130,6 +132,12 @@ func newLeases(ctx context.Context, s *store, reachable func(context.Context) (o
 		return nil, fmt.Errorf("read the leases: %w", err)
 	}
 	return leases, nil
+}
+
+// newUUID returns an id that sorts after earlier ids, so that inserts go to the end of an index.
+func newUUID() (string, error) {
+	id, err := uuid.NewV7()
+	return id.String(), err
 }
 
 // noticeRestore stores an event if the database is an older one than the last that was used in its folder, or new
@@ -200,7 +208,7 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 		if err := s.zones.CheckZone(c.Provider, dnsname.Parse(c.Domain)); err != nil {
 			return err
 		}
-		account, err := ledger.UseAccount(ctx, tx, configuredAccount(c))
+		account, err := ledger.UseAccount(ctx, tx, reconcile.ConfiguredAccount(c))
 		if err != nil {
 			return err
 		}
@@ -364,7 +372,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 	var account sql.Null[int64]
 	if config.Provider != "" {
 		account.Valid = true
-		if account.V, err = ledger.UseAccount(ctx, tx, serviceAccount(config)); err != nil {
+		if account.V, err = ledger.UseAccount(ctx, tx, reconcile.ServiceAccount(config)); err != nil {
 			return err
 		}
 	}

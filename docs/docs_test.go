@@ -246,3 +246,23 @@ var (
 	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	testName     = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+|[a-z-]+(?:_test\.go|\.txt)\b`)
 )
+
+// sources are the files of the project that docs/develop.md names.
+var sources = regexp.MustCompile("`((?:internal|test|testdata|docs)/[\\w/.*]+|\\w+\\.(?:go|sql))`")
+
+// TestWalks: each file that the page of the changes names is there.
+func TestWalks(t *testing.T) {
+	page, err := os.ReadFile("develop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := sources.FindAllStringSubmatch(string(page), -1)
+	for _, match := range named {
+		if found, err := filepath.Glob("../" + match[1]); err != nil || len(found) == 0 {
+			t.Errorf("%s is not there", match[1])
+		}
+	}
+	if len(named) < 30 {
+		t.Errorf("the page names %d files", len(named))
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
+	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
 )
 
@@ -79,7 +80,7 @@ func scanZone(row sqlite.Scanner) (z Zone, err error) {
 }
 
 // ErrCatalog is the error for a zone with the name of the catalog, which secondaries would get in its place.
-const ErrCatalog = sqlite.Refusal("no zone can have the name of the catalog")
+const ErrCatalog = sqlite.Refusal(msg.DomainIsCatalog)
 
 // CheckZone returns ErrCatalog if a zone of the provider would be a built-in one with the name of the catalog.
 func (t *Table) CheckZone(provider, zone string) error {
@@ -96,7 +97,7 @@ func (t *Table) CheckCatalog(ctx context.Context) error {
 	}
 	zones, err := selectBuiltinZones(ctx, t.db.Reader, []string{t.catalog})
 	if err == nil && len(zones) > 0 {
-		err = fmt.Errorf("-dns-catalog %s: %w: want a name under which nothing else is", t.catalog, ErrCatalog)
+		err = fmt.Errorf("-dns-catalog %s: a zone has this name (%w): want a name under which nothing else is", t.catalog, ErrCatalog)
 	}
 	return err
 }

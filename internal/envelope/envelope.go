@@ -20,6 +20,7 @@ import (
 
 	"meshddns/internal/guard"
 	"meshddns/internal/msg"
+	"meshddns/internal/sqlite"
 	"meshddns/internal/tasks"
 )
 
@@ -102,22 +103,11 @@ var statuses = map[msg.ID]int{
 	msg.BackupNoRoom: http.StatusInternalServerError,
 }
 
-// Answer maps an error to the failure that a client gets.
-type Answer struct {
-	Err error
-	ID  msg.ID
-}
-
 // Adapter makes handlers from functions that answer or fail. It writes every answer, and
 // before it the audit line of every change.
 type Adapter struct {
 	Log     *slog.Logger
-	Answers []Answer                                      // for errors that are not a Failure
 	Counted func(route string, status int, reason string) // reason is the error code, "" for none
-
-	// Broken returns the text for an error that is in no table, which has the error as
-	// msg.Because. "" answers with msg.InternalError only.
-	Broken func(error) msg.ID
 
 	// Faults logs the causes of failures; nil: Log has each.
 	Faults *guard.Lines
@@ -174,7 +164,7 @@ func (a Adapter) Audit(r *http.Request, err error) { a.audit(r, Reply{}, err) }
 func (a Adapter) audit(r *http.Request, result Reply, err error) {
 	status, code := max(result.Status, http.StatusOK), msg.ID("")
 	if err != nil {
-		f := a.Failure(err)
+		f := FailureOf(err)
 		status, code = f.Status, f.ID
 	}
 	a.Log.LogAttrs(r.Context(), slog.LevelInfo, "change", slog.String("who", guard.Caller(r)), slog.String("what", r.Pattern+raised(r)),
@@ -238,32 +228,45 @@ func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
 	writeJSON(w, status, body)
 }
 
-// Failure returns the failure for an error. An error in no table is a fault of
-// the program: the client gets msg.InternalError, or the text of Broken.
-func (a Adapter) Failure(err error) *Failure {
+// FailureOf returns the failure for an error. An error that is no refusal is a fault of the database or of the
+// program: its cause is logged, and the client gets the kind of a fault of the database, else msg.InternalError.
+func FailureOf(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
 	}
 	if refusal, ok := errors.AsType[*msg.Refusal](err); ok {
 		return Fail(refusal.ID, refusal.Args...)
 	}
-	for _, known := range a.Answers {
-		if errors.Is(err, known.Err) {
-			return Fail(known.ID)
-		}
+	if refusal, ok := errors.AsType[sqlite.Refusal](err); ok {
+		return Fail(msg.ID(refusal))
 	}
 	f := &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
-	if a.Broken != nil {
-		if id := a.Broken(err); id != "" {
-			f.ID, f.Args = id, []any{msg.Phrase{ID: msg.Because, Args: []any{err.Error()}}}
-		}
+	if id := faultOf(err); id != "" {
+		f.ID, f.Args = id, []any{msg.Phrase{ID: msg.Because, Args: []any{err.Error()}}}
 	}
 	return f
 }
 
+// faultOf returns the code for a fault of the database, "" for other errors.
+func faultOf(err error) msg.ID {
+	switch kind := sqlite.FaultOf(err); {
+	case errors.Is(err, sqlite.ErrGone):
+		return msg.DatabaseGone
+	case errors.Is(err, sqlite.ErrNoRoom):
+		return msg.BackupNoRoom
+	case kind == sqlite.Full:
+		return msg.DiskFull
+	case kind == sqlite.Locked:
+		return msg.DatabaseLocked
+	case kind == sqlite.Damaged:
+		return msg.DatabaseDamaged
+	}
+	return ""
+}
+
 // Refuse writes a failed answer, and logs its cause.
 func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	f := a.Failure(err)
+	f := FailureOf(err)
 	if f.Status == http.StatusRequestEntityTooLarge {
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
@@ -278,7 +281,7 @@ func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 // Blame returns the failure for an error of a page that people read, without paths, and logs its
 // cause.
 func (a Adapter) Blame(r *http.Request, err error) *Failure {
-	f := a.Failure(err)
+	f := FailureOf(err)
 	a.logCause(r, f)
 	return f.Public()
 }

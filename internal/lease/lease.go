@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
-	"meshddns/internal/envelope"
 	"meshddns/internal/events"
 	"meshddns/internal/format"
 	"meshddns/internal/hostaddr"
@@ -28,23 +27,13 @@ import (
 
 // Refusals of Table. A transaction returns one only before it changes anything.
 const (
-	ErrUnknown      = sqlite.Refusal("no such lease")
-	ErrUnknownUsage = sqlite.Refusal("no such usage of a lease")
-	ErrExists       = sqlite.Refusal("the slot has a lease")
-	ErrTooMany      = sqlite.Refusal("the usage has too many leases")
-	ErrReleased     = sqlite.Refusal("the usage is being released")
-	ErrNoTemplate   = sqlite.Refusal("there is no endpoint to put an address into")
+	ErrUnknown      = sqlite.Refusal(msg.UnknownLease)
+	ErrUnknownUsage = sqlite.Refusal(msg.UnknownUsage)
+	ErrExists       = sqlite.Refusal(msg.LeaseExists)
+	ErrTooMany      = sqlite.Refusal(msg.TooManyLeases)
+	ErrReleased     = sqlite.Refusal(msg.LeaseReleased)
+	ErrNoTemplate   = sqlite.Refusal(msg.LeaseNoTemplate)
 )
-
-// Failures are the answers to the refusals of Table.
-var Failures = []envelope.Answer{
-	{Err: ErrUnknown, ID: msg.UnknownLease},
-	{Err: ErrUnknownUsage, ID: msg.UnknownUsage},
-	{Err: ErrExists, ID: msg.LeaseExists},
-	{Err: ErrTooMany, ID: msg.TooManyLeases},
-	{Err: ErrReleased, ID: msg.LeaseReleased},
-	{Err: ErrNoTemplate, ID: msg.LeaseNoTemplate},
-}
 
 const (
 	// MaxLeases bounds the leases of a usage.

@@ -362,10 +362,8 @@ func (t *Table) count(r Renewal, err error) {
 	} else if _, ok := errors.AsType[*TooSoonError](err); ok {
 		reason = string(msg.LeaseTooSoon)
 	}
-	for _, known := range Failures {
-		if errors.Is(err, known.Err) {
-			reason = string(known.ID)
-		}
+	if refusal, ok := errors.AsType[sqlite.Refusal](err); ok {
+		reason = string(refusal)
 	}
 	t.refused.Add(1, metrics.Label{Name: "reason", Value: reason})
 }

@@ -72,8 +72,7 @@ func (w *world) open() {
 	w.db.Subscribe(history.Committed)
 	w.db.Subscribe(w.Committed)
 	w.must(w.Load(w.t.Context()))
-	answers := append(slices.Clone(Failures), envelope.Answer{Err: replay.ErrKey, ID: msg.IdempotencyKeyInvalid}, envelope.Answer{Err: replay.ErrReused, ID: msg.IdempotencyKeyReused})
-	a := envelope.Adapter{Log: log, Answers: answers, Counted: func(string, int, string) {}}
+	a := envelope.Adapter{Log: log, Counted: func(string, int, string) {}}
 	w.mux = http.NewServeMux()
 	w.mux.Handle("POST /usages/{id}/leases", a.Handle(w.Post, "replace"))
 	w.mux.Handle("GET /usages/{id}/leases", a.Handle(w.List))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"meshddns/internal/events"
+	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -75,8 +76,8 @@ func (g *Ledger) UseOwner(owner string) { g.owner.Store(&owner) }
 
 // Refusals by ForgetLeftover and Adopt.
 const (
-	ErrNoLeftover = sqlite.Refusal("no such leftover")
-	ErrOwnOwner   = sqlite.Refusal("the owner is this database's own")
+	ErrNoLeftover = sqlite.Refusal(msg.UnknownLeftover)
+	ErrOwnOwner   = sqlite.Refusal(msg.OwnerIsOwn)
 )
 
 // MarkDue makes a name due, and stores the Told of its usages. It does not store the Told

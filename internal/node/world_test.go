@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	w.db.Subscribe(w.leases.Committed)
 	w.must(w.leases.Load(t.Context()))
 	serve := func(proxies ...netip.Prefix) string {
-		server := httptest.NewServer(New(Config{Leases: w.leases, Proxies: proxies, Listed: book.Listed, Answers: lease.Failures, Log: log}).Handler())
+		server := httptest.NewServer(New(Config{Leases: w.leases, Proxies: proxies, Listed: book.Listed, Log: log}).Handler())
 		t.Cleanup(server.Close)
 		return server.URL
 	}

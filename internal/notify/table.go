@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"meshddns/internal/envelope"
 	"meshddns/internal/events"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
@@ -17,19 +16,11 @@ import (
 
 // Refusals of Table.
 const (
-	ErrUnknown      = sqlite.Refusal("no such notification target")
-	ErrTooMany      = sqlite.Refusal("there are too many notification targets")
-	ErrURLMasked    = sqlite.Refusal("no stored URL belongs to this kind and address")
-	ErrSecretMasked = sqlite.Refusal("no stored secret belongs to this kind and address")
+	ErrUnknown      = sqlite.Refusal(msg.UnknownNotification)
+	ErrTooMany      = sqlite.Refusal(msg.TooManyNotifications)
+	ErrURLMasked    = sqlite.Refusal(msg.NotificationURLMasked)
+	ErrSecretMasked = sqlite.Refusal(msg.NotificationSecretMasked)
 )
-
-// Failures are the answers to the refusals of Table.
-var Failures = []envelope.Answer{
-	{Err: ErrUnknown, ID: msg.UnknownNotification},
-	{Err: ErrTooMany, ID: msg.TooManyNotifications},
-	{Err: ErrURLMasked, ID: msg.NotificationURLMasked},
-	{Err: ErrSecretMasked, ID: msg.NotificationSecretMasked},
-}
 
 // Table is the stored targets. A change wakes the sender after its commit.
 type Table struct {

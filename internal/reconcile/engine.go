@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"meshddns/internal/metrics"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/tasks"
 )
 
 // Reasons why a pass is declined.
 var (
-	ErrNotConfigured = errors.New("no configuration is stored")
-	ErrDisabled      = errors.New("synchronisation is disabled")
+	ErrNotConfigured = msg.Refuse(msg.SyncNotConfigured)
+	ErrDisabled      = msg.Refuse(msg.SyncDisabled)
 )
 
 const (

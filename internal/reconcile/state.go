@@ -29,6 +29,24 @@ type Account struct {
 	UsedBy                          string         // the user of the key, "" for the built-in server, which needs no key
 }
 
+// NewAccount makes an account with a normalized endpoint. One of the built-in server has only a provider.
+func NewAccount(name, endpoint, accessKeyID string, secret secrets.Secret) Account {
+	if name == builtinProvider {
+		return Account{Provider: name}
+	}
+	return Account{Provider: name, Endpoint: provider.NormalEndpoint(name, endpoint), AccessKeyID: accessKeyID, Secret: secret}
+}
+
+// ServiceAccount returns the account that a service's config names.
+func ServiceAccount(c mesh.ServiceConfig) Account {
+	return NewAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
+}
+
+// ConfiguredAccount returns the account of the configuration.
+func ConfiguredAccount(c mesh.Configuration) Account {
+	return NewAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
+}
+
 // Values of Account.UsedBy.
 const (
 	UsedByConfiguration = "configuration"

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
 )
 
@@ -65,8 +66,8 @@ func (t *Table) expired() int64 {
 
 // Refusals of a key.
 const (
-	ErrKey    = sqlite.Refusal("the key is not one, or there are two")
-	ErrReused = sqlite.Refusal("the key was used with another body")
+	ErrKey    = sqlite.Refusal(msg.IdempotencyKeyInvalid)
+	ErrReused = sqlite.Refusal(msg.IdempotencyKeyReused)
 )
 
 // maxKey is the greatest length of a key in octets.

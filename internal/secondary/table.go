@@ -13,26 +13,17 @@ import (
 
 	"meshddns/internal/builtin"
 	"meshddns/internal/dnswire"
-	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
 )
 
 // Refusals of Table.
 const (
-	ErrUnknown      = sqlite.Refusal("no such secondary")
-	ErrTooMany      = sqlite.Refusal("there are too many secondaries")
-	ErrSecretMasked = sqlite.Refusal("no stored secret belongs to this key")
-	ErrKeyDiffers   = sqlite.Refusal("another secondary has a key of this name with another secret")
+	ErrUnknown      = sqlite.Refusal(msg.UnknownSecondary)
+	ErrTooMany      = sqlite.Refusal(msg.TooManySecondaries)
+	ErrSecretMasked = sqlite.Refusal(msg.SecondarySecretMasked)
+	ErrKeyDiffers   = sqlite.Refusal(msg.SecondaryKeyDiffers)
 )
-
-// Failures are the answers to the refusals of Table.
-var Failures = []envelope.Answer{
-	{Err: ErrUnknown, ID: msg.UnknownSecondary},
-	{Err: ErrTooMany, ID: msg.TooManySecondaries},
-	{Err: ErrSecretMasked, ID: msg.SecondarySecretMasked},
-	{Err: ErrKeyDiffers, ID: msg.SecondaryKeyDiffers},
-}
 
 // Table is the stored secondaries, with a copy in memory for the DNS server, and what is known of their zones.
 type Table struct {

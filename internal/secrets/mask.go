@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/strictjson"
 )
 
@@ -14,7 +15,7 @@ import (
 const Mask = "********"
 
 // ErrNoSecret is the error for a mask without a stored secret.
-var ErrNoSecret = errors.New("no secret is stored behind the mask")
+var ErrNoSecret = msg.Refuse(msg.SecretNotStored)
 
 var errNotJSON = errors.New("not JSON")
 

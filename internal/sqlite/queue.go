@@ -16,7 +16,8 @@ import (
 type TxFunc = func(ctx context.Context, tx *sql.Tx) error
 
 // Refusal is the error of a TxFunc that changed nothing in its transaction. Other functions in the
-// same transaction are still committed. A wrapped or joined Refusal is an ordinary error.
+// same transaction are still committed. A wrapped or joined Refusal is an ordinary error. Its text is the
+// code that a client gets (package msg).
 type Refusal string
 
 func (r Refusal) Error() string { return string(r) }
