@@ -161,7 +161,7 @@ func (suite Suite) testWriteTestSees(t *testing.T) {
 			place := servertest.Server{Name: s.Name, Addr: servertest.Relay(t, s.Addr, test.handle)}
 			h := suite.newHost(t, place)
 			c := dnsConfiguration(place)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), support.Paced(2*time.Second))
 			defer cancel()
 			if got := dnsItemsText(h.program.Test(ctx, c, true)); !strings.HasSuffix(got, test.want) {
 				t.Errorf("%s, want %s", got, test.want)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,6 +67,8 @@ type Server struct {
 	Dir    string // its files: configuration, zone, log
 	API    string // base URL of PowerDNS's HTTP API; empty for the others
 	APIKey string
+
+	updates, questions *pipe // nil: a program of its own for each
 }
 
 // program is how a server is set up and started.
@@ -151,6 +154,19 @@ func run(t testing.TB, p program) Server {
 	return Server{}
 }
 
+// At is the server at an address, which another one has started.
+func At(t testing.TB, address string) Server {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Server{Addr: address, updates: newUpdates(), questions: newQuestions(host, port)}
+	t.Cleanup(s.updates.end)
+	t.Cleanup(s.questions.end)
+	return s
+}
+
 func try(t testing.TB, p program) (Server, error) {
 	// Not t.TempDir: a socket's path in it must stay under 108 octets.
 	dir, err := os.MkdirTemp("", "dns")
@@ -168,7 +184,8 @@ func try(t testing.TB, p program) (Server, error) {
 	if err := p.prepare(in); err != nil {
 		return Server{}, err
 	}
-	s := Server{Name: p.name, Addr: net.JoinHostPort("127.0.0.1", in.Port), Dir: dir}
+	s := At(t, net.JoinHostPort("127.0.0.1", in.Port))
+	s.Name, s.Dir = p.name, dir
 	if p.name == powerDNS.name {
 		s.API, s.APIKey = "http://"+net.JoinHostPort("127.0.0.1", in.APIPort), in.Token
 	}
@@ -277,11 +294,19 @@ func (s Server) log() string {
 func (s Server) Update(t testing.TB, commands ...string) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(s.Addr)
-	lines := slices.Concat([]string{"server " + host + " " + port, "zone " + Zone}, commands, []string{"send", ""})
-	cmd := exec.Command("nsupdate", "-v", "-y", "hmac-sha256:"+Key+":"+Secret)
-	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n"))
-	if output, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("nsupdate of %s: %v\n%s", s.Name, err, output)
+	updates := s.updates
+	if updates == nil {
+		updates = newUpdates()
+		defer updates.end()
+	}
+	lines := slices.Concat([]string{"server " + host + " " + port, "zone " + Zone}, commands, []string{"send", "answer", ""})
+	failed := false
+	output, err := updates.ask(strings.Join(lines, "\n"), func(line string) bool {
+		failed = failed || strings.Contains(line, "failed")
+		return failed || strings.Contains(line, "opcode: UPDATE, status: ")
+	})
+	if err != nil || failed || !strings.Contains(output[len(output)-1], "status: NOERROR,") {
+		t.Fatalf("nsupdate of %s: %v\n%s", s.Name, err, strings.Join(output, "\n"))
 	}
 }
 
@@ -436,14 +461,31 @@ func (s Server) Serial(t testing.TB) string {
 
 func (s Server) dig(t testing.TB, name, kind string) []string {
 	t.Helper()
-	host, port, _ := net.SplitHostPort(s.Addr)
-	output, err := exec.Command("dig", "@"+host, "-p", port, "+tcp", "+norecurse", "+short", name, kind).Output()
-	if err != nil {
-		t.Fatalf("dig at %s: %v\n%s", s.Name, err, output)
+	questions := s.questions
+	if questions == nil {
+		host, port, _ := net.SplitHostPort(s.Addr)
+		questions = newQuestions(host, port)
+		defer questions.end()
 	}
-	lines := strings.Split(string(output), "\n")
-	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+	failed := false
+	output, err := questions.ask(name+" "+kind+"\n", func(line string) bool {
+		failed = failed || strings.Contains(line, "no servers could be reached")
+		return failed || strings.HasPrefix(line, ";; MSG SIZE")
+	})
+	if err != nil || failed {
+		t.Fatalf("dig at %s: %v\n%s", s.Name, err, strings.Join(output, "\n"))
+	}
+	var all []string
+	for _, line := range output {
+		if found := answered.FindStringSubmatch(line); found != nil {
+			all = append(all, found[1])
+		}
+	}
+	return all
 }
+
+// answered finds the data of a record as dig prints it.
+var answered = regexp.MustCompile(`^[^;\s]\S*\s+\d+\s+IN\s+\S+\s+(.*)$`)
 
 // wait returns when the server answers with its own token, everywhere.
 func (s Server) wait(token string, exited chan struct{}) error {
