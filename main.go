@@ -241,6 +241,19 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	return p, nil
 }
 
+// newLeases returns the leases of a store. reachable is as in lease.Config.
+func newLeases(ctx context.Context, s *store, reachable func(context.Context) (ok, known bool), log *slog.Logger) (*lease.Table, error) {
+	leases := lease.NewTable(lease.Config{
+		Database: s.db, Ledger: s.ledger, Events: s.events, Replays: s.replays, Reachable: reachable, Log: log,
+		Now: func() time.Time { return s.now() }, NewID: func() (string, error) { return s.newID() },
+	})
+	s.db.Subscribe(leases.Committed)
+	if err := leases.Load(ctx); err != nil {
+		return nil, fmt.Errorf("read the leases: %w", err)
+	}
+	return leases, nil
+}
+
 // close closes what newProgram has opened.
 func (p *program) close() (err error) {
 	if p.front != nil {

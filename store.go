@@ -25,7 +25,6 @@ import (
 	"meshddns/internal/dnsname"
 	"meshddns/internal/events"
 	"meshddns/internal/hostaddr"
-	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
@@ -119,19 +118,6 @@ func newStore(ctx context.Context, db *sqlite.Database, owner, catalog string, a
 		return nil, fmt.Errorf("read the database: %w", err)
 	}
 	return s, nil
-}
-
-// newLeases returns the leases of a store. reachable is as in lease.Config.
-func newLeases(ctx context.Context, s *store, reachable func(context.Context) (ok, known bool), log *slog.Logger) (*lease.Table, error) {
-	leases := lease.NewTable(lease.Config{
-		Database: s.db, Ledger: s.ledger, Events: s.events, Replays: s.replays, Reachable: reachable, Log: log,
-		Now: func() time.Time { return s.now() }, NewID: func() (string, error) { return s.newID() },
-	})
-	s.db.Subscribe(leases.Committed)
-	if err := leases.Load(ctx); err != nil {
-		return nil, fmt.Errorf("read the leases: %w", err)
-	}
-	return leases, nil
 }
 
 // newUUID returns an id that sorts after earlier ids, so that inserts go to the end of an index.
