@@ -45,6 +45,7 @@ type appliance struct {
 	*api.Appliance
 	addresses *hostaddr.Book
 	files     *provision.Files
+	idle      bool // the engine does not run
 }
 
 // apply applies the provision file at path.
@@ -64,6 +65,9 @@ func TestScripts(t *testing.T) {
 	apiSuite().Scripts(t)
 }
 
+// TestWriteOutlivesItsClient runs alone.
+func TestWriteOutlivesItsClient(t *testing.T) { apiSuite().WriteOutlivesItsClient(t) }
+
 // TestAPI runs the tests of the API that are no single request and answer.
 func TestAPI(t *testing.T) {
 	t.Parallel()
@@ -82,6 +86,7 @@ func startAppliance(t testing.TB, o api.Options) *api.Appliance {
 		if o.Now != nil {
 			a.ops.store.now = o.Now
 		}
+		a.idle = o.Idle
 		if o.NoServer {
 			a.ops.clients.dnsAddress = ""
 		}
@@ -164,7 +169,11 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		},
 		Faults: refused,
 	}
-	stop := serveAll(t, names.Serve, cache.Run, a.ops.engine.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour, store.SaveAddresses) })
+	tasks := []func(context.Context) error{names.Serve, cache.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour, store.SaveAddresses) }}
+	if !a.idle {
+		tasks = append(tasks, a.ops.engine.Run)
+	}
+	stop := serveAll(t, tasks...)
 	t.Cleanup(func() {
 		web.Close()
 		stop()

@@ -277,7 +277,7 @@ func (suite Suite) testStateIsADocument(t *testing.T) {
 		random := rand.New(rand.NewPCG(9, seed))
 		document := randomDocument(random)
 		fresh := func() *Appliance {
-			a := suite.Start(t, Options{Stopped: true})
+			a := suite.Start(t, Options{Stopped: true, Idle: true})
 			dir := t.TempDir()
 			support.WriteFile(t, filepath.Join(dir, "whole.json"), document)
 			if err := a.Provision(t.Context(), dir, "", true); err != nil {

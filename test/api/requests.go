@@ -354,8 +354,9 @@ func (suite Suite) testListingBrokenOff(t *testing.T) {
 	}
 }
 
-// A write that has begun is finished, also when its client has gone.
-func (suite Suite) testWriteOutlivesItsClient(t *testing.T) {
+// WriteOutlivesItsClient finishes a write that has begun, also when its client has gone. It looks at all goroutines, so
+// no other test may run beside it.
+func (suite Suite) WriteOutlivesItsClient(t *testing.T) {
 	a := suite.Start(t, Options{})
 	a.Settle() // so that nobody else takes the writer
 	db := a.Open(t)
