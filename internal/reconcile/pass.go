@@ -394,7 +394,7 @@ func (e *Engine) workPage(ctx context.Context, p *pass, progress Progress) (next
 	}
 	e.mu.Lock()
 	p.progress.Cursor = names[len(names)-1]
-	if p.paced && len(p.waiting) == 0 {
+	if p.paced && len(p.waiting) == 0 && len(names) == pageNames { // after the last page nothing is left to space out
 		p.nextPage = e.config.Now().Add(time.Duration(len(names)) * time.Second / AuditRate)
 	}
 	e.mu.Unlock()
