@@ -67,7 +67,7 @@ type server struct {
 // metrics of other parts of the program.
 func newServer(ops operations, version string, log *slog.Logger, figures ...func(*metrics.Page)) *server {
 	s := &server{ops: ops, public: probe.Internet, log: log, version: version, figures: figures}
-	s.adapter = envelope.Adapter{Log: log, Counted: s.requests.Count, Faults: guard.NewLines(log)}
+	s.adapter = envelope.Adapter{Log: log, Broken: broken, Counted: s.requests.Count, Faults: guard.NewLines(log)}
 	s.sender = &notify.Sender{Table: ops.store.targets, History: ops.store.events, Well: s.well, Log: log}
 	s.status = page.New(s.shown())
 	return s
@@ -382,7 +382,7 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix,
 		network: body.NetworkID, networkName: body.NetworkName, options: options, again: key(), patience: patience,
 	})
-	if _, ok := errors.AsType[*notReserved](err); ok && envelope.FailureOf(err).ID == msg.InternalError {
+	if _, ok := errors.AsType[*notReserved](err); ok && failureOf(err).ID == msg.InternalError {
 		err = &envelope.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
 	}
 	if err != nil {
@@ -715,7 +715,7 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 	err := s.ops.store.db.Health(r.Context())
 	states, unread := s.ops.store.targets.States(r.Context())
 	if err = cmp.Or(err, unread); err != nil {
-		failure := envelope.FailureOf(err).Public()
+		failure := failureOf(err).Public()
 		failure.Status = http.StatusServiceUnavailable
 		if failure.ID == msg.InternalError {
 			failure.ID = msg.DatabaseDown

@@ -315,7 +315,7 @@ func work(s *store) func(context.Context) (string, error) {
 		text := fmt.Sprintf("services %d, prefixes %d, names published %d",
 			totals["services"], totals["usages"], totals[string(reconcile.Published)])
 		if err := s.db.Health(ctx); err != nil {
-			text += "; " + envelope.FailureOf(err).Error()
+			text += "; " + failureOf(err).Error()
 		}
 		return text, nil
 	}
@@ -418,7 +418,7 @@ func (p *program) serveAPI(ctx context.Context) error {
 
 // listenNodes listens on all addresses of the nodes' listener or on none.
 func listenNodes(c settings.Settings, inherited []net.Listener, s *store, leases *lease.Table, log *slog.Logger) (*node.Listener, error) {
-	routes := node.New(node.Config{Leases: leases, Proxies: c.Proxies, Listed: s.ledger.Listed, Log: log})
+	routes := node.New(node.Config{Leases: leases, Proxies: c.Proxies, Listed: s.ledger.Listed, Broken: broken, Log: log})
 	return node.Listen(node.ListenConfig{Addresses: c.NodeListen, Inherited: inherited, Language: c.Language, ShutdownTime: shutdownTime}, routes)
 }
 

@@ -345,6 +345,26 @@ func (o *operations) tellRefused(ctx context.Context, mistakes []string) error {
 	return o.store.events.Note(events.By(ctx, events.ByProvision), e)
 }
 
+// failureOf returns the failure that a client gets for an error.
+func failureOf(err error) *envelope.Failure { return envelope.FailureOf(err, broken) }
+
+// broken returns the code for a fault of the database, "" for other errors.
+func broken(err error) msg.ID {
+	switch kind := sqlite.FaultOf(err); {
+	case errors.Is(err, sqlite.ErrGone):
+		return msg.DatabaseGone
+	case errors.Is(err, sqlite.ErrNoRoom):
+		return msg.BackupNoRoom
+	case kind == sqlite.Full:
+		return msg.DiskFull
+	case kind == sqlite.Locked:
+		return msg.DatabaseLocked
+	case kind == sqlite.Damaged:
+		return msg.DatabaseDamaged
+	}
+	return ""
+}
+
 // forms implements provision.Checks.
 type forms struct{}
 
@@ -392,7 +412,7 @@ func (forms) CheckOther(part string, body []byte) (err error) {
 
 // Blame returns the member that a refusal is about, and the reason.
 func (forms) Blame(err error) (member, reason string, ok bool) {
-	f := envelope.FailureOf(err)
+	f := failureOf(err)
 	member, reason = provision.Blamed(f.ID, f.Error())
 	return member, reason, f.Cause == nil
 }
@@ -536,7 +556,7 @@ func (a *applier) sameUsages(ctx context.Context, body []byte) (b usageBody, wan
 // SameUsages returns the seqs of the stored usages that match a body.
 func (a *applier) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
 	_, _, same, err := a.sameUsages(ctx, body)
-	if envelope.FailureOf(err).Cause == nil {
+	if failureOf(err).Cause == nil {
 		err = nil // SaveUsage will report the refusal
 	}
 	for _, u := range same {

@@ -20,7 +20,6 @@ import (
 
 	"meshddns/internal/guard"
 	"meshddns/internal/msg"
-	"meshddns/internal/sqlite"
 	"meshddns/internal/tasks"
 )
 
@@ -109,6 +108,9 @@ type Adapter struct {
 	Log     *slog.Logger
 	Counted func(route string, status int, reason string) // reason is the error code, "" for none
 
+	// Broken returns the code for a fault of the database, "" for other errors; nil: there is no database.
+	Broken func(error) msg.ID
+
 	// Faults logs the causes of failures; nil: Log has each.
 	Faults *guard.Lines
 
@@ -164,7 +166,7 @@ func (a Adapter) Audit(r *http.Request, err error) { a.audit(r, Reply{}, err) }
 func (a Adapter) audit(r *http.Request, result Reply, err error) {
 	status, code := max(result.Status, http.StatusOK), msg.ID("")
 	if err != nil {
-		f := FailureOf(err)
+		f := FailureOf(err, a.Broken)
 		status, code = f.Status, f.ID
 	}
 	a.Log.LogAttrs(r.Context(), slog.LevelInfo, "change", slog.String("who", guard.Caller(r)), slog.String("what", r.Pattern+raised(r)),
@@ -228,45 +230,36 @@ func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
 	writeJSON(w, status, body)
 }
 
+// coded is an error with the code that a client gets, such as sqlite.Refusal. This package knows no database.
+type coded interface {
+	error
+	Code() string
+}
+
 // FailureOf returns the failure for an error. An error that is no refusal is a fault of the database or of the
-// program: its cause is logged, and the client gets the kind of a fault of the database, else msg.InternalError.
-func FailureOf(err error) *Failure {
+// program: its cause is logged, and the client gets the code that broken returns, else msg.InternalError.
+func FailureOf(err error, broken func(error) msg.ID) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
 	}
 	if refusal, ok := errors.AsType[*msg.Refusal](err); ok {
 		return Fail(refusal.ID, refusal.Args...)
 	}
-	if refusal, ok := errors.AsType[sqlite.Refusal](err); ok {
-		return Fail(msg.ID(refusal))
+	if refusal, ok := errors.AsType[coded](err); ok {
+		return Fail(msg.ID(refusal.Code()))
 	}
 	f := &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
-	if id := faultOf(err); id != "" {
-		f.ID, f.Args = id, []any{msg.Phrase{ID: msg.Because, Args: []any{err.Error()}}}
+	if broken != nil {
+		if id := broken(err); id != "" {
+			f.ID, f.Args = id, []any{msg.Phrase{ID: msg.Because, Args: []any{err.Error()}}}
+		}
 	}
 	return f
 }
 
-// faultOf returns the code for a fault of the database, "" for other errors.
-func faultOf(err error) msg.ID {
-	switch kind := sqlite.FaultOf(err); {
-	case errors.Is(err, sqlite.ErrGone):
-		return msg.DatabaseGone
-	case errors.Is(err, sqlite.ErrNoRoom):
-		return msg.BackupNoRoom
-	case kind == sqlite.Full:
-		return msg.DiskFull
-	case kind == sqlite.Locked:
-		return msg.DatabaseLocked
-	case kind == sqlite.Damaged:
-		return msg.DatabaseDamaged
-	}
-	return ""
-}
-
 // Refuse writes a failed answer, and logs its cause.
 func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	f := FailureOf(err)
+	f := FailureOf(err, a.Broken)
 	if f.Status == http.StatusRequestEntityTooLarge {
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
@@ -281,7 +274,7 @@ func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 // Blame returns the failure for an error of a page that people read, without paths, and logs its
 // cause.
 func (a Adapter) Blame(r *http.Request, err error) *Failure {
-	f := FailureOf(err)
+	f := FailureOf(err, a.Broken)
 	a.logCause(r, f)
 	return f.Public()
 }

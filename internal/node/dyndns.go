@@ -58,7 +58,7 @@ func (s *Server) dyndns(w http.ResponseWriter, r *http.Request) {
 
 // refuseDyndns answers a request that is refused as a whole.
 func (s *Server) refuseDyndns(w http.ResponseWriter, err error) {
-	failure := envelope.FailureOf(err)
+	failure := envelope.FailureOf(err, s.Broken)
 	if failure.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Basic realm="meshddns"`)
 		writeCodes(w, http.StatusUnauthorized, codeBadAuth)

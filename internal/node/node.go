@@ -25,8 +25,9 @@ import (
 // Config has the parts of a Server.
 type Config struct {
 	Leases  *lease.Table
-	Proxies []netip.Prefix // the client of their requests is in X-Forwarded-For
-	Listed  ListedFunc     // the endpoints of a name, for GET /d/<full name>
+	Proxies []netip.Prefix     // the client of their requests is in X-Forwarded-For
+	Listed  ListedFunc         // the endpoints of a name, for GET /d/<full name>
+	Broken  func(error) msg.ID // as in envelope.Adapter
 	Log     *slog.Logger
 }
 
@@ -43,7 +44,7 @@ type Server struct {
 func New(c Config) *Server {
 	lines := guard.NewLines(c.Log)
 	s := &Server{Config: c, attempts: guard.NewAttempts(lines), lines: lines}
-	s.adapter = envelope.Adapter{Log: c.Log, Counted: s.count, Faults: lines, Refused: s.refused}
+	s.adapter = envelope.Adapter{Log: c.Log, Broken: c.Broken, Counted: s.count, Faults: lines, Refused: s.refused}
 	return s
 }
 
@@ -193,7 +194,7 @@ func (s *Server) authenticate(r *http.Request, token string) (lease.Lease, error
 
 // refused logs a renewal that is refused.
 func (s *Server) refused(r *http.Request, err error) {
-	f := envelope.FailureOf(err)
+	f := envelope.FailureOf(err, s.Broken)
 	s.lines.Refused(r, guard.Denial{Status: f.Status, Code: string(f.ID)})
 }
 

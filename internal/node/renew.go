@@ -27,7 +27,7 @@ func (s *Server) renewing(renew func(*http.Request, lease.Lease) (envelope.Reply
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l, err := s.authenticate(r, tokenOf(r))
 		if err != nil {
-			if envelope.FailureOf(err).Status == http.StatusUnauthorized {
+			if envelope.FailureOf(err, s.Broken).Status == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 			}
 			s.adapter.Refuse(w, r, err)

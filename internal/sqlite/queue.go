@@ -22,6 +22,9 @@ type Refusal string
 
 func (r Refusal) Error() string { return string(r) }
 
+// Code returns the text.
+func (r Refusal) Code() string { return string(r) }
+
 // maxGroup limits the size of a group, and so the number of callers that wait for its slowest
 // function.
 const maxGroup = 256
