@@ -54,7 +54,7 @@ type Guard interface {
 	// Lost returns why every further commit would fail, nil without a reason. Then no function begins.
 	Lost() error
 	// CheckLogged is called after each commit, before a caller gets its result. If it fails, every caller
-	// of the group gets its error, although their changes are committed. Calls never overlap.
+	// of the group gets its error, although their changes are committed. Calls may overlap.
 	CheckLogged() error
 }
 
