@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 
+	"meshddns/internal/hostaddr"
 	"meshddns/internal/nameserver"
 )
 
@@ -26,6 +27,32 @@ func one(read func(s *Settings, text string) error) func(*Settings, []string) er
 	return func(s *Settings, values []string) error { return read(s, values[0]) }
 }
 
+// toggle reads a switch.
+func toggle(at func(*Settings) *bool) func(*Settings, []string) error {
+	return one(func(s *Settings, text string) (err error) {
+		if *at(s), err = strconv.ParseBool(text); err != nil {
+			return fmt.Errorf("%q is not a switch value: want true or false", text)
+		}
+		return nil
+	})
+}
+
+// source reads a source of addresses of a family.
+func source(family hostaddr.Family, at func(*Settings) *hostaddr.Source) func(*Settings, []string) error {
+	return one(func(s *Settings, text string) (err error) {
+		*at(s), err = hostaddr.ParseSource(family, text)
+		return err
+	})
+}
+
+// addresses reads addresses to listen on, host:port.
+func addresses(form string, at func(*Settings) *[]string) func(*Settings, []string) error {
+	return func(s *Settings, texts []string) error {
+		*at(s) = texts
+		return eachOnce(texts, func(text string) error { return checkHostPort(text, form) })
+	}
+}
+
 // options has all options in the order of the help.
 var options = []option{
 	{name: "listen", value: "address", preset: "127.0.0.1:8053", several: true, read: (*Settings).readListen,
@@ -34,7 +61,7 @@ var options = []option{
 		usage: "group of the unix sockets, by name or number; without it: the program's own group"},
 	{name: "db", value: "file", preset: "meshddns.db", read: one((*Settings).readDB),
 		usage: "database file"},
-	{name: "dns-listen", value: "address", several: true, read: (*Settings).readDNSListen,
+	{name: "dns-listen", value: "address", several: true, read: addresses(dnsForm, func(s *Settings) *[]string { return &s.DNS.Addresses }),
 		usage: "address of the DNS server, UDP and TCP: host:port; without it there is no DNS server"},
 	{name: "dns-host", value: "name", several: true, dns: true, read: (*Settings).readDNSHosts,
 		usage: "name of the DNS server in NS and SOA records, then further names for NS records; without it: ns.<zone>"},
@@ -44,9 +71,9 @@ var options = []option{
 		usage: "name of a catalog zone, which tells secondaries of all zones (RFC 9432); without it there is none"},
 	{name: "dns-rate-limit", value: "n", preset: strconv.Itoa(nameserver.DefaultRateLimit), dns: true, read: one((*Settings).readRateLimit),
 		usage: "limit of answers a second over UDP to one network (/24, /56) without a cookie; 0: no limit"},
-	{name: "ipv4", value: "source", preset: "auto", read: one((*Settings).readIPv4),
+	{name: "ipv4", value: "source", preset: "auto", read: source(hostaddr.IPv4, func(s *Settings) *hostaddr.Source { return &s.Addresses.IPv4 }),
 		usage: "public IPv4 address: auto, interface:NAME, url:URL, file:PATH, none, or an address; of several with commas two must agree"},
-	{name: "ipv6", value: "source", preset: "auto", read: one((*Settings).readIPv6),
+	{name: "ipv6", value: "source", preset: "auto", read: source(hostaddr.IPv6, func(s *Settings) *hostaddr.Source { return &s.Addresses.IPv6 }),
 		usage: "public IPv6 address: auto, interface:NAME, url:URL, file:PATH, none, or an address; of several with commas two must agree"},
 	{name: "addr", value: "name=source", several: true, read: (*Settings).readAddr,
 		usage: "source of addresses with a name, for the placeholders {name.ipv4} and {name.ipv6}; of several with one name two must agree"},
@@ -56,7 +83,7 @@ var options = []option{
 		usage: "Host name to accept, with or without a port; addresses and loopback names are always accepted"},
 	{name: "token-file", value: "file", tcp: true, read: one((*Settings).readTokenFile),
 		usage: "file with one or two tokens, one a line; required on an address that is not loopback"},
-	{name: "node-listen", value: "address", several: true, read: (*Settings).readNodeListen,
+	{name: "node-listen", value: "address", several: true, read: addresses(nodeForm, func(s *Settings) *[]string { return &s.NodeListen }),
 		usage: "address at which nodes renew their leases, over HTTP: host:port; without it there is no such listener"},
 	{name: "node-writes", value: "provider=n", several: true, read: (*Settings).readNodeWrites,
 		usage: "writes an hour that nodes and checks may cause at one account of a provider; 0: no limit; without it: 100 at a cloud, no limit at builtin, rfc2136, powerdns and webhook"},
@@ -70,11 +97,11 @@ var options = []option{
 		usage: "language of texts for requests without Accept-Language: zh or en"},
 	{name: "log-format", value: "format", preset: "text", read: one((*Settings).readLogFormat),
 		usage: "format of the log: text or json"},
-	{name: "check", read: one((*Settings).readCheck),
+	{name: "check", read: toggle(func(s *Settings) *bool { return &s.Check }),
 		usage: "report every mistake in the flags and in the provision file, and exit; open and change nothing"},
-	{name: "version", read: one((*Settings).readVersion),
+	{name: "version", read: toggle(func(s *Settings) *bool { return &s.Version }),
 		usage: "print the version and exit"},
-	{name: "help", read: one((*Settings).readHelp),
+	{name: "help", read: toggle(func(s *Settings) *bool { return &s.Help }),
 		usage: "print this text and exit; also -h"},
 }
 

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -244,11 +243,4 @@ func nearest(name string) (meant string, ok bool) {
 		known = append(known, o.name)
 	}
 	return msg.Closest(name, known)
-}
-
-func readSwitch(text string) (on bool, err error) {
-	if on, err = strconv.ParseBool(text); err != nil {
-		return false, fmt.Errorf("%q is not a switch value: want true or false", text)
-	}
-	return on, nil
 }

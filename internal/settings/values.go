@@ -108,11 +108,6 @@ func checkHostPort(text, form string) error {
 	return nil
 }
 
-func (s *Settings) readNodeListen(texts []string) error {
-	s.NodeListen = texts
-	return eachOnce(texts, func(text string) error { return checkHostPort(text, nodeForm) })
-}
-
 func (s *Settings) readProxies(texts []string) error {
 	var faults []error
 	for _, text := range texts {
@@ -132,11 +127,6 @@ func (s *Settings) readDB(text string) error {
 	}
 	s.DB = text
 	return nil
-}
-
-func (s *Settings) readDNSListen(texts []string) error {
-	s.DNS.Addresses = texts
-	return eachOnce(texts, func(text string) error { return checkHostPort(text, dnsForm) })
 }
 
 // hostFault reports whether text is not a host name (RFC 1123, section 2.1). An
@@ -201,16 +191,6 @@ func (s *Settings) readRateLimit(text string) error {
 	}
 	s.DNS.RateLimit = n
 	return nil
-}
-
-func (s *Settings) readIPv4(text string) (err error) {
-	s.Addresses.IPv4, err = hostaddr.ParseSource(hostaddr.IPv4, text)
-	return err
-}
-
-func (s *Settings) readIPv6(text string) (err error) {
-	s.Addresses.IPv6, err = hostaddr.ParseSource(hostaddr.IPv6, text)
-	return err
 }
 
 func (s *Settings) readAddr(texts []string) (err error) {
@@ -300,19 +280,4 @@ func (s *Settings) readProvision(text string) error {
 		return errors.New(`"" is not a file: omit the flag to apply none`)
 	}
 	return nil
-}
-
-func (s *Settings) readCheck(text string) (err error) {
-	s.Check, err = readSwitch(text)
-	return err
-}
-
-func (s *Settings) readVersion(text string) (err error) {
-	s.Version, err = readSwitch(text)
-	return err
-}
-
-func (s *Settings) readHelp(text string) (err error) {
-	s.Help, err = readSwitch(text)
-	return err
 }
