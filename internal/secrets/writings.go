@@ -58,8 +58,11 @@ func (e encoding) at(text string, read reader) (length int) {
 	return length
 }
 
-// same compares characters. The two alphabets of base64 differ in two characters.
+// same compares characters. The two alphabets of base64 differ in two characters, and in a form "+" is a space.
 func (e encoding) same(got, want rune) bool {
+	if got == '+' && want == ' ' {
+		return true
+	}
 	if e.anyCase {
 		return got == want || unicode.ToLower(unicode.ToUpper(got)) == unicode.ToLower(unicode.ToUpper(want))
 	}
@@ -116,8 +119,8 @@ func (e encoding) find(text string, read reader) (spans []span) {
 // reader reads the first character of a text, which may be escaped, and its length in octets.
 type reader func(text string) (r rune, size int)
 
-// readers are the kinds of escapes: none, URL, form, JSON and Go, HTML and XML.
-var readers = []reader{utf8.DecodeRuneInString, readPercent, readForm, readBackslash, readReference}
+// readers are the kinds of escapes: none, URL and form, JSON and Go, HTML and XML.
+var readers = []reader{utf8.DecodeRuneInString, readPercent, readBackslash, readReference}
 
 // readPercent reads a character in a URL (RFC 3986, section 2.1).
 func readPercent(text string) (rune, int) {
@@ -134,14 +137,6 @@ func readPercent(text string) (rune, int) {
 	}
 	r, size := utf8.DecodeRune(octets)
 	return r, 3 * size
-}
-
-// readForm is readPercent for application/x-www-form-urlencoded, where "+" is a space.
-func readForm(text string) (rune, int) {
-	if text[0] == '+' {
-		return ' ', 1
-	}
-	return readPercent(text)
 }
 
 // surrogatePair is the length of a character that JSON escapes as two halves.
