@@ -82,7 +82,7 @@ func NewQueue(db *sql.DB, guard Guard, committed func(Notice)) *Queue {
 type call struct {
 	ctx  context.Context
 	f    TxFunc
-	turn chan turn
+	next chan action
 	last *running
 
 	background bool
@@ -122,13 +122,13 @@ func Background(ctx context.Context) context.Context {
 	return context.WithValue(ctx, backgroundKey{}, true)
 }
 
-// turn is the next action of a waiting caller.
-type turn int
+// action is what a waiting caller does next.
+type action int
 
 const (
-	lead   turn = iota // run and commit the waiting functions, its own included
-	finish             // return err
-	redo               // the group was rolled back: run alone
+	lead   action = iota // run and commit the waiting functions, its own included
+	finish               // return err
+	redo                 // the group was rolled back: run alone
 )
 
 // Do runs f in a transaction, commits it if f returns nil, and returns the error of f or of the
@@ -143,10 +143,10 @@ func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok && r.queue == q {
 		return f(ctx, r.tx)
 	}
-	c := &call{ctx: context.WithoutCancel(ctx), f: f, turn: make(chan turn, 1), background: ctx.Value(backgroundKey{}) != nil}
+	c := &call{ctx: context.WithoutCancel(ctx), f: f, next: make(chan action, 1), background: ctx.Value(backgroundKey{}) != nil}
 	q.join(c)
 	for {
-		switch <-c.turn {
+		switch <-c.next {
 		case finish:
 			return c.err
 		case redo:
@@ -173,7 +173,7 @@ func (q *Queue) join(c *call) {
 	}
 	if !q.led {
 		q.led = true
-		c.turn <- lead
+		c.next <- lead
 	}
 }
 
@@ -210,17 +210,17 @@ func (q *Queue) handOn() {
 		next = q.background
 	}
 	if q.led = len(next) > 0; q.led {
-		next[0].turn <- lead
+		next[0].next <- lead
 	}
 }
 
 // lead commits a group in tx. If no transaction could begin, the group fails with err. Then lead
-// gives each caller of the group its turn.
+// tells each caller of the group what to do.
 func (q *Queue) lead(group []*call, tx *sql.Tx, err error) {
 	next := finish
 	defer func() {
 		for _, c := range group {
-			c.turn <- next
+			c.next <- next
 		}
 	}()
 	if err != nil {
