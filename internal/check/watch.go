@@ -46,7 +46,7 @@ type Watch struct {
 	known   mesh.Addresses
 	mu      sync.Mutex
 	targets []target
-	states  map[key]*state
+	states  map[key]*health
 	changed map[string]time.Time // of each name that checks have changed within reconcile.ChangeEvery
 	stands  bool                 // a death was not believed, which is logged
 	beyond  bool                 // some endpoints are beyond the bounds, which is logged
@@ -59,12 +59,12 @@ func New(table *Table, control *Control, addresses func() mesh.Addresses, log *s
 	return &Watch{
 		table: table, control: control, addresses: addresses, log: log, now: table.Now, probe: probe,
 		room: make(chan struct{}, maxProbes), news: make(chan struct{}, 1),
-		commits: -1, states: map[key]*state{}, changed: map[string]time.Time{},
+		commits: -1, states: map[key]*health{}, changed: map[string]time.Time{},
 	}
 }
 
-// state is what the probes of an endpoint have shown since the start.
-type state struct {
+// health is what the probes of an endpoint have shown since the start.
+type health struct {
 	due         time.Time
 	probed      bool      // a probe is under way
 	seen, alive time.Time // of the last probe, and of the last success
@@ -75,7 +75,7 @@ type state struct {
 }
 
 // record notes the outcome of a probe.
-func (s *state) record(now time.Time, err error) {
+func (s *health) record(now time.Time, err error) {
 	if s.seen = now; err == nil {
 		if s.wins == 0 {
 			s.since = now
@@ -170,7 +170,7 @@ func (w *Watch) load(ctx context.Context) error {
 	}
 	for _, t := range targets {
 		if w.states[t.key] == nil && kept[t.key] {
-			w.states[t.key] = &state{due: w.now().Add(rand.N(min(time.Second, t.check.Every())))}
+			w.states[t.key] = &health{due: w.now().Add(rand.N(min(time.Second, t.check.Every())))}
 		}
 	}
 	now := w.now()
