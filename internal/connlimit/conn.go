@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// state is the phase of a connection's current request.
-type state int
+// phase is how far a connection's current request is.
+type phase int
 
 const (
-	idle    state = iota // the server reads, and no octet of the next request has arrived
+	idle    phase = iota // the server reads, and no octet of the next request has arrived
 	resting              // the server does not read yet; a pipelined request may have arrived
 	reading              // a part of the request has arrived
 	ending               // the server has sent all answers and answers no more requests
@@ -32,20 +32,20 @@ type Conn struct {
 
 	// The lock of the Limiter guards these.
 	share   *share
-	state   state
-	since   time.Time     // when the state began
+	phase   phase
+	since   time.Time     // when the phase began
 	reads   bool          // a Read is running
 	writing time.Time     // when the running Write began; zero: none
 	changes bool          // the request changes something
 	turn    chan struct{} // closed when waiting ends
 }
 
-// become changes the state. The caller holds the lock.
-func (c *Conn) become(next state, since time.Time) {
+// become changes the phase. The caller holds the lock.
+func (c *Conn) become(next phase, since time.Time) {
 	l := c.limiter
-	l.count(c, c.state, -1)
+	l.count(c, c.phase, -1)
 	l.count(c, next, 1)
-	c.state, c.since, l.last = next, since, time.Now()
+	c.phase, c.since, l.last = next, since, time.Now()
 	l.changed.Broadcast()
 }
 
@@ -56,11 +56,11 @@ func (c *Conn) Await(since time.Time) { c.workEnds(reading, since) }
 // another one; during Drain it should not.
 func (c *Conn) Rest() bool { return c.workEnds(resting, time.Now()) }
 
-func (c *Conn) workEnds(next state, since time.Time) (goesOn bool) {
+func (c *Conn) workEnds(next phase, since time.Time) (goesOn bool) {
 	l := c.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.state != closed {
+	if c.phase != closed {
 		c.become(next, since)
 		l.giveTurns()
 	}
@@ -84,8 +84,8 @@ func (c *Conn) listens() {
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
 	c.reads = true
-	if c.state == resting {
-		c.state = idle
+	if c.phase == resting {
+		c.phase = idle
 	}
 	c.limiter.changed.Broadcast()
 }
@@ -95,10 +95,10 @@ func (c *Conn) heard(n int) (ended bool) {
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
 	c.reads = false
-	if n > 0 && (c.state == idle || c.state == resting) {
+	if n > 0 && (c.phase == idle || c.phase == resting) {
 		c.become(reading, time.Now())
 	}
-	return c.state == ending
+	return c.phase == ending
 }
 
 // writePart is the number of octets that the client must read within WriteTime.
@@ -130,7 +130,7 @@ func (c *Conn) writes(since time.Time) {
 // End closes a connection after the client had time to read all that was sent.
 func (c *Conn) End() {
 	c.limiter.mu.Lock()
-	if c.state != closed {
+	if c.phase != closed {
 		c.end()
 	}
 	c.limiter.mu.Unlock()

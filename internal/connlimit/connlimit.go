@@ -58,7 +58,7 @@ type Config struct {
 type Limiter struct {
 	Config
 	mu      sync.Mutex
-	changed sync.Cond // a connection has changed its state
+	changed sync.Cond // a connection has changed its phase
 	open    map[*Conn]struct{}
 	shares  map[origin]*share
 	total   share     // of all clients
@@ -118,8 +118,8 @@ func (l *Limiter) shareOf(from origin) *share {
 	return l.shares[from]
 }
 
-// count adds n connections in a state to the share of a client. The caller holds the lock.
-func (l *Limiter) count(c *Conn, in state, n int) {
+// count adds n connections in a phase to the share of a client. The caller holds the lock.
+func (l *Limiter) count(c *Conn, in phase, n int) {
 	for _, s := range []*share{c.share, &l.total} {
 		switch {
 		case in == yielded:
@@ -162,7 +162,7 @@ func (l *Limiter) crowded() bool { return l.total.open >= l.Connections/2 }
 // Admit adds a connection. If there is no room, it closes another one, and waits
 // until one may be closed.
 func (l *Limiter) Admit(inner net.Conn) *Conn {
-	c := &Conn{Conn: inner, limiter: l, origin: originOf(inner), state: resting}
+	c := &Conn{Conn: inner, limiter: l, origin: originOf(inner), phase: resting}
 	if socket, ok := inner.(interface{ SetWriteBuffer(int) error }); ok {
 		socket.SetWriteBuffer(sendBuffer)
 	}
@@ -211,7 +211,7 @@ func (l *Limiter) makeRoom(c *Conn) (next time.Time, ok bool) {
 		switch {
 		case other == nil:
 			return next, false
-		case l.Grace > 0 && other.writing.IsZero() && other.state <= reading && unread(other.Conn):
+		case l.Grace > 0 && other.writing.IsZero() && other.phase <= reading && unread(other.Conn):
 			other.since = time.Now() // the server is slow, not the client
 		default:
 			l.crowdOut(other)
@@ -245,9 +245,9 @@ func (c *Conn) yields() (rank int, from time.Time, ok bool) {
 	switch {
 	case !c.writing.IsZero():
 		return 1, c.writing.Add(writeGrace), true
-	case c.state == waiting:
+	case c.phase == waiting:
 		return 2, c.since.Add(turnGrace), true
-	case c.state == working || c.state == yielded || !c.reads:
+	case c.phase == working || c.phase == yielded || !c.reads:
 		// Without a limit of requests all connections may have one in work.
 		return 3, c.since, c.limiter.Requests == 0
 	}
@@ -280,7 +280,7 @@ func (l *Limiter) crowdOut(c *Conn) {
 
 // remove closes a connection and forgets it. The caller holds the lock.
 func (l *Limiter) remove(c *Conn) {
-	if c.state == closed {
+	if c.phase == closed {
 		return
 	}
 	c.become(closed, time.Now())

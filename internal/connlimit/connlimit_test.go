@@ -72,10 +72,10 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-func (c *Conn) is(s state) bool {
+func (c *Conn) is(s phase) bool {
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
-	return c.state == s
+	return c.phase == s
 }
 
 // closedOf tells which connections are closed.

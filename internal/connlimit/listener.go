@@ -49,7 +49,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return l.limiter.Admit(c), nil
 		case l.ctx.Err() != nil:
 			return nil, ErrStopped
-		case !passes(err):
+		case !Passes(err):
 			return nil, err
 		}
 		select {
@@ -59,11 +59,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// passes reports whether the listener still works after err: the error concerns one
-// connection, or a shortage (accept(2), "Error handling").
-func passes(err error) bool {
+// Passes reports whether a socket still works after err: the error concerns one client (ICMP, or accept(2), "Error
+// handling"), or a shortage.
+func Passes(err error) bool {
 	return slices.ContainsFunc([]syscall.Errno{
-		syscall.ECONNABORTED, syscall.ECONNRESET, syscall.EPERM, syscall.EINTR, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+		syscall.ECONNABORTED, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPERM, syscall.EINTR, syscall.EMSGSIZE, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
 		syscall.EPROTO, syscall.ENOPROTOOPT, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.EHOSTUNREACH,
 	}, func(passing syscall.Errno) bool { return errors.Is(err, passing) })
 }
@@ -100,11 +100,11 @@ func (l *Limiter) endIdle(late bool) (open int) {
 	defer l.mu.Unlock()
 	all := true
 	for c := range l.open {
-		all = all && c.state == idle
+		all = all && c.phase == idle
 	}
 	l.ending = l.ending || late || all && time.Since(l.last) >= quietTime
 	for c := range l.open {
-		if l.ending && c.state == idle && !unread(c.Conn) {
+		if l.ending && c.phase == idle && !unread(c.Conn) {
 			c.end()
 		}
 	}
@@ -115,7 +115,7 @@ func (l *Limiter) closeUnlessWorking() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.open {
-		if c.state != working && c.state != yielded {
+		if c.phase != working && c.phase != yielded {
 			l.remove(c)
 		}
 	}

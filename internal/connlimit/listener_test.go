@@ -83,12 +83,12 @@ func TestDrainAfterUnreadRequest(t *testing.T) {
 	client.Write([]byte{1})
 	for !unread(server) {
 	}
-	if open := l.endIdle(true); open != 1 || c.state != idle {
-		t.Errorf("%d are open, state %d", open, c.state)
+	if open := l.endIdle(true); open != 1 || c.phase != idle {
+		t.Errorf("%d are open, phase %d", open, c.phase)
 	}
 	c.Conn.Read(make([]byte, 1))
-	if l.endIdle(true); c.state != ending {
-		t.Errorf("state %d", c.state)
+	if l.endIdle(true); c.phase != ending {
+		t.Errorf("phase %d", c.phase)
 	}
 }
 
@@ -213,4 +213,15 @@ func TestDrainAfterPipelinedRequests(t *testing.T) {
 			t.Errorf("%v, %d answers", err, answered)
 		}
 	})
+}
+
+func TestPasses(t *testing.T) {
+	for err, want := range map[error]bool{
+		&net.OpError{Op: "read", Err: fmt.Errorf("recvmsg: %w", syscall.ECONNREFUSED)}: true,
+		syscall.ENOMEM: true, syscall.EBADF: false, net.ErrClosed: false, io.EOF: false,
+	} {
+		if Passes(err) != want {
+			t.Errorf("Passes(%v) = %t", err, !want)
+		}
+	}
 }

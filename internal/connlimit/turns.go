@@ -11,20 +11,20 @@ func (c *Conn) Work(changes bool) bool {
 	l := c.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.state == closed || c.state == working || c.state == yielded {
-		return c.state != closed
+	if c.phase == closed || c.phase == working || c.phase == yielded {
+		return c.phase != closed
 	}
 	c.changes, c.turn = changes, nil
 	c.become(waiting, time.Now())
 	l.queue = append(l.queue, c)
 	l.giveTurns()
-	if c.state == waiting {
+	if c.phase == waiting {
 		c.turn = make(chan struct{})
 		l.mu.Unlock()
 		<-c.turn
 		l.mu.Lock()
 	}
-	return c.state == working
+	return c.phase == working
 }
 
 // Yield ends the turn of a request in work, because it begins to wait for other work; it needs no turn
@@ -34,8 +34,8 @@ func (c *Conn) Yield() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	most := l.Requests / 2
-	if c.state != working || l.Requests > 0 && (l.total.yielded >= most || c.share.yielded >= most*3/4) {
-		return c.state == yielded
+	if c.phase != working || l.Requests > 0 && (l.total.yielded >= most || c.share.yielded >= most*3/4) {
+		return c.phase == yielded
 	}
 	c.become(yielded, time.Now())
 	l.giveTurns()
@@ -53,7 +53,7 @@ func (l *Limiter) giveTurns() {
 	l.queue = slices.DeleteFunc(l.queue, func(c *Conn) bool {
 		k := kind{c.share, c.changes}
 		switch {
-		case c.state == closed:
+		case c.phase == closed:
 		case stuck[k] || !l.hasTurn(c):
 			if stuck == nil {
 				stuck = map[kind]bool{}
@@ -102,7 +102,7 @@ func (l *Limiter) hasTurn(c *Conn) bool {
 		return true
 	}
 	slow, _ := l.firstToGo(func(o *Conn) bool {
-		return o.state == working && (!own || o.share == c.share) && (!kind || o.changes)
+		return o.phase == working && (!own || o.share == c.share) && (!kind || o.changes)
 	})
 	if slow == nil {
 		return false

@@ -2,12 +2,11 @@ package nameserver
 
 import (
 	"context"
-	"errors"
 	"net"
 	"runtime/debug"
-	"syscall"
 	"time"
 
+	"meshddns/internal/connlimit"
 	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 )
@@ -24,7 +23,7 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 	for {
 		n, controlled, _, from, err := conn.ReadMsgUDPAddrPort(packet, control)
 		if err != nil {
-			if transient(err) {
+			if connlimit.Passes(err) {
 				continue
 			}
 			if ctx.Err() != nil {
@@ -72,18 +71,4 @@ func serverFailure(buffer, packet []byte) []byte {
 	}
 	header := [dns.HeaderSize]byte{packet[0], packet[1], response | packet[2]&opcodeAndRD, servFail}
 	return append(buffer, header[:]...)
-}
-
-// transient reports whether a UDP socket still works after an error: the error concerns one
-// client (ICMP) or a temporary shortage.
-func transient(err error) bool {
-	for _, passing := range []syscall.Errno{
-		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPROTO, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN,
-		syscall.EHOSTDOWN, syscall.ENOPROTOOPT, syscall.EPERM, syscall.EINTR, syscall.EMSGSIZE, syscall.ENOBUFS, syscall.ENOMEM,
-	} {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-	return false
 }

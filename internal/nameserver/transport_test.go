@@ -470,17 +470,6 @@ func TestServeReportsALostSocket(t *testing.T) {
 	}
 }
 
-func TestTransient(t *testing.T) {
-	for err, want := range map[error]bool{
-		&net.OpError{Op: "read", Err: fmt.Errorf("recvmsg: %w", syscall.ECONNREFUSED)}: true,
-		syscall.ENOMEM: true, syscall.EBADF: false, net.ErrClosed: false, io.EOF: false,
-	} {
-		if transient(err) != want {
-			t.Errorf("transient(%v) = %t", err, !want)
-		}
-	}
-}
-
 // TestPlacesOfTransfers: eight transfers run at once, four of them to one peer. A further one waits for four
 // seconds, and gets the first place that is free meanwhile.
 func TestPlacesOfTransfers(t *testing.T) {
