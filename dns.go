@@ -106,7 +106,7 @@ type clients struct {
 }
 
 // hidden returns a function that reports whether the built-in server runs, and resolvers do not find it: neither by its
-// own name, nor at an address of this host. It logs once when they no longer do.
+// own name, nor at an address of this host. It logs when they no longer do, and when they do again.
 func hidden(c nameserver.Config, addresses *hostaddr.Book, log *slog.Logger) func() bool {
 	if !runsDNS(c) || len(c.Hosts) > 0 {
 		return func() bool { return false }
@@ -114,8 +114,11 @@ func hidden(c nameserver.Config, addresses *hostaddr.Book, log *slog.Logger) fun
 	var lost atomic.Bool
 	return func() bool {
 		found := addresses.Reachable()
-		if was := lost.Swap(!found); !found && !was {
+		switch was := lost.Swap(!found); {
+		case !found && !was:
 			log.Warn("no resolver finds the built-in zones: this program has neither a public address nor -dns-host")
+		case found && was:
+			log.Info("resolvers find the built-in zones again")
 		}
 		return !found
 	}

@@ -47,7 +47,7 @@ type Config struct {
 	Ready     <-chan struct{}           // closed after the first look-up of the addresses
 	Interval  time.Duration             // from the end of a pass to the next one, in the automatic modes
 	Writes    func(provider string) int // an hour that nodes and checks may cause at an account; 0: no limit
-	Log       *slog.Logger
+	Log       *slog.Logger // which does not wait for its reader
 	Now       func() time.Time
 }
 
@@ -125,7 +125,6 @@ func (e *Engine) Run(ctx context.Context) error {
 		if _, ok := errors.AsType[*tasks.Panic](err); !ok {
 			e.workers.Wait()
 		}
-		e.news.journal.wait()
 		ended <- err
 	}()
 	select {

@@ -209,7 +209,6 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 		e.tellAnswer(first, b, now)
 	}
 	e.noteZone(e.ctx, b.items[0].record)
-	e.tellOutcomes(ended)
 	if err := e.settle(e.ctx, l, &s, ended); err != nil {
 		e.mu.Lock()
 		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: msg.TextOf(err)}
@@ -244,7 +243,6 @@ func (e *Engine) endLast(tasks []*task) {
 	}
 	e.mu.Unlock()
 	if len(ended) > 0 {
-		e.tellOutcomes(ended)
 		e.settle(e.ctx, nil, &Settlement{}, ended)
 	}
 }
@@ -303,6 +301,11 @@ func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended [
 	unstored, fault, err := e.store(context.WithoutCancel(ctx), s)
 	if l != nil {
 		e.news.database("settle", l.key, fault) // before the callers go on that wait for the outcome
+	}
+	for _, t := range ended {
+		if len(t.jobs) > 0 && !t.unstored && !unstored[t.name.Name] {
+			e.news.outcomes(t.outcomes)
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -375,13 +378,4 @@ func (e *Engine) store(ctx context.Context, s *Settlement) (unstored map[string]
 		err = fault
 	}
 	return unstored, fault, err
-}
-
-// tellOutcomes tells the log the outcomes of some tasks.
-func (e *Engine) tellOutcomes(ended []*task) {
-	var all []Outcome
-	for _, t := range ended {
-		all = append(all, t.outcomes...)
-	}
-	e.news.outcomes(all)
 }

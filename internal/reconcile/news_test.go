@@ -16,15 +16,15 @@ func TestNewsIsBounded(t *testing.T) {
 	n := newNews(slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return time.Unix(0, 0) })
 	n.passBegins(1)
 	fail := func(i int) {
-		n.outcomes([]Outcome{{Name: fmt.Sprint("name", i), Action: ActionConflict, Fault: Fault{Code: "conflict"}, at: "1"}})
+		n.outcomes([]Outcome{{Name: fmt.Sprint("name", i), Zone: fmt.Sprint("zone", i), Action: ActionConflict, Fault: Fault{Code: "conflict"}, at: "1"}})
 	}
 	for range 2 {
 		for i := range 2 * toldNames {
 			fail(i)
 		}
 	}
-	if lines := strings.Count(log.String(), "\n"); lines != toldNames+1 || len(n.names) != toldNames {
-		t.Errorf("%d lines, %d names", lines, len(n.names))
+	if lines := strings.Count(log.String(), "\n"); lines != toldNames+1 || len(n.told) != toldNames {
+		t.Errorf("%d lines, %d names", lines, len(n.told))
 	}
 	if full := strings.Count(log.String(), "more names"); full != 1 {
 		t.Errorf("told %d times that there are more", full)
@@ -34,8 +34,8 @@ func TestNewsIsBounded(t *testing.T) {
 		fail(7)
 		n.passEnds(Report{Trigger: TriggerInterval})
 	}
-	if len(n.names) != 1 || strings.Count(log.String(), "\n") != toldNames+1 {
-		t.Errorf("%d names after passes without them", len(n.names))
+	if len(n.told) != 1 || strings.Count(log.String(), "\n") != toldNames+1 {
+		t.Errorf("%d names after passes without them", len(n.told))
 	}
 }
 
@@ -83,6 +83,7 @@ func TestNewsOfARecord(t *testing.T) {
 		{Outcome{Name: "a", Action: ActionSkipped, Fault: Fault{Code: CodeNoProvider}}, ""},
 	} {
 		log.Reset()
+		clear(n.crowds)
 		n.outcomes([]Outcome{step.outcome})
 		if got := log.String(); !strings.Contains(got, step.want) || (got == "") != (step.want == "") {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)

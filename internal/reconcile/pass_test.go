@@ -294,10 +294,15 @@ func TestPassLosesNoName(t *testing.T) {
 	})
 }
 
-// TestLogStalls has the log take no lines: a pass goes on, and a release does.
+// TestLogStalls has the reader of the program's log take no lines: a pass goes on, and a release does.
 func TestLogStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "auto")
+		format := func(out io.Writer) slog.Handler { return slog.NewTextHandler(out, nil) }
+		lines := systemd.NewQueue(&w.log, format)
+		defer lines.Close()
+		w.lines = lines
+		w.renew()
 		w.service("example.com", w.account("key"))
 		name := w.reserve("example.com", "office")
 		w.sync(time.Minute)

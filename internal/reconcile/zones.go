@@ -3,7 +3,6 @@ package reconcile
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -72,7 +71,8 @@ func (e *Engine) DownZones() (down []ZoneState) {
 // been down since the given time, and names wait for it; without one, the zone answers. If
 // the provider has no such zone, the names log that.
 func (n *news) zone(r Record, since time.Time, f Fault, names int) {
-	defer n.lock()()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	z := n.zones[r.lane()]
 	if z == nil {
 		z = &zoneNews{}
@@ -91,9 +91,9 @@ func (n *news) zone(r Record, since time.Time, f Fault, names int) {
 		return
 	case reason(f) == z.told:
 	case f.Code == "":
-		n.journal.add(slog.LevelInfo, "zone is well again", append(about, "code", z.told, "after", since.Sub(before.Since).Round(time.Second))...)
+		n.log.Info("zone is well again", append(about, "code", z.told, "after", since.Sub(before.Since).Round(time.Second))...)
 	default:
-		n.journal.add(slog.LevelWarn, "zone is down", append(about, "code", f.Code, "detail", f.Detail, "names", names, "key", f.Key)...)
+		n.log.Warn("zone is down", append(about, "code", f.Code, "detail", f.Detail, "names", names, "key", f.Key)...)
 	}
 	z.told = reason(f)
 }
