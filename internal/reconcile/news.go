@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/internal/ops"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
-	"meshddns/internal/tasks"
 )
 
 // news logs changes only: a record was changed, a zone is down, a name has a fault, and either is
@@ -110,7 +110,7 @@ func (n *news) zoneSearched(z Zone, err error) {
 		n.log.Info("zone is searched for orphans again", append(about, "code", before)...)
 	default:
 		about = append(about, "code", f.Code, "detail", f.Detail)
-		if panicked, ok := errors.AsType[*tasks.Panic](err); ok {
+		if panicked, ok := errors.AsType[*ops.Panic](err); ok {
 			about = append(about, "stack", string(panicked.Stack))
 		}
 		n.log.Warn("zone is not searched for orphans", about...)

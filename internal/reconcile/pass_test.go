@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"meshddns/internal/logqueue"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 )
@@ -299,9 +302,9 @@ func TestLogStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "auto")
 		format := func(out io.Writer) slog.Handler { return slog.NewTextHandler(out, nil) }
-		lines := systemd.NewQueue(&w.log, format)
-		defer lines.Close()
-		w.lines = lines
+		queue := logqueue.New(&w.log, format)
+		defer queue.Close()
+		w.lines = queue
 		w.renew()
 		w.service("example.com", w.account("key"))
 		name := w.reserve("example.com", "office")
