@@ -187,6 +187,10 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cut, err := e.config.Database.CutPass(ctx)
+	if err != nil {
+		return err
+	}
 	e.news.zonesNoted(down)
 	if last != nil && last.OK() {
 		e.passes.Remember(last.FinishedAt)
@@ -195,6 +199,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	defer e.mu.Unlock()
 	for _, key := range keys {
 		e.lane(key).stored = true
+	}
+	if cut.Report.Trigger == TriggerManual { // its caller has gone, and gets the outcome by the report
+		e.asked = append(e.asked, &request{sweep: cut.Sweep, done: make(chan struct{})})
 	}
 	e.recovered = true
 	return nil

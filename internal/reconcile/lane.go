@@ -28,36 +28,36 @@ type zoneLane struct {
 	fault   Fault     // the last failure
 }
 
-// turn orders the jobs of a zone. A batch has jobs of one turn, so a change does not wait
+// priority orders the jobs of a zone. A batch has jobs of one priority, so a change does not wait
 // for names that are only read.
-type turn int
+type priority int
 
 const (
-	turnAsked   turn = iota // a person's order
-	turnChanged             // a change
-	turnNode                // a change by a node or a check
-	turnWaiting             // a name that has waited for its zone, or a second look
-	turnPage                // a name of a pass
+	priorityAsked   priority = iota // a person's order
+	priorityChanged                 // a change
+	priorityNode                    // a change by a node or a check
+	priorityWaiting                 // a name that has waited for its zone, or a second look
+	priorityPage                    // a name of a pass
 )
 
-// turn returns the turn of the jobs of names that are taken for the reason.
-func (why taking) turn() turn {
+// priority returns the priority of the jobs of names that are taken for the reason.
+func (why taking) priority() priority {
 	switch {
 	case why.page != nil:
-		return turnPage
+		return priorityPage
 	case why.lane == LaneAsked:
-		return turnAsked
+		return priorityAsked
 	case why.lane == LaneChanged, why.lane == LaneHeld:
-		return turnChanged
+		return priorityChanged
 	case why.byNode():
-		return turnNode
+		return priorityNode
 	}
-	return turnWaiting
+	return priorityWaiting
 }
 
-// put puts a job into the queue, behind the jobs of its turn.
+// put puts a job into the queue, behind the jobs of its priority.
 func (l *zoneLane) put(j *job) {
-	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.turn > j.task.turn })
+	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.priority > j.task.priority })
 	if at < 0 {
 		at = len(l.queue)
 	}
@@ -77,7 +77,7 @@ func (e *Engine) runLane(l *zoneLane) {
 		if jobs == nil {
 			return
 		}
-		e.inSlot(jobs[0].task.turn, func() { e.workBatch(l, jobs, conn) })
+		e.inSlot(jobs[0].task.priority, func() { e.workBatch(l, jobs, conn) })
 		e.Wake()
 	}
 }
@@ -87,9 +87,9 @@ func (e *Engine) runLane(l *zoneLane) {
 const slotTime = time.Second
 
 // inSlot runs a function in one of a bounded number of slots. Changes have slots of their own.
-func (e *Engine) inSlot(t turn, work func()) {
+func (e *Engine) inSlot(t priority, work func()) {
 	slots := e.slots
-	if t <= turnNode {
+	if t <= priorityNode {
 		slots = e.changes
 	}
 	slots <- struct{}{}
@@ -109,7 +109,7 @@ func (e *Engine) nextBatch(l *zoneLane) ([]*job, *connection) {
 	}
 	conn := e.connection(l.queue[0].record.Account)
 	count := min(len(l.queue), conn.batchSize())
-	if other := slices.IndexFunc(l.queue, func(j *job) bool { return j.task.turn != l.queue[0].task.turn }); other >= 0 {
+	if other := slices.IndexFunc(l.queue, func(j *job) bool { return j.task.priority != l.queue[0].task.priority }); other >= 0 {
 		count = min(count, other)
 	}
 	jobs := slices.Clone(l.queue[:count])

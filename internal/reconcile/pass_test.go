@@ -121,9 +121,9 @@ func TestChangesGoFirst(t *testing.T) {
 	})
 }
 
-// TestResumedPassKnowsFailures stops the program in a pass in which a name has failed: the report of
-// the resumed pass has it.
-func TestResumedPassKnowsFailures(t *testing.T) {
+// TestCutPassBeginsAnew stops the program in a pass that a caller has asked for, and in which a name has failed: the next
+// program begins the pass anew, without a caller, and its report has the failures.
+func TestCutPassBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "manual")
 		w.service("bad.example", w.account("key"))
@@ -131,15 +131,18 @@ func TestResumedPassKnowsFailures(t *testing.T) {
 		bad, slow := w.reserve("bad.example", "office"), w.reserve("slow.example", "office")
 		due := w.reserve("bad.example", "due")
 		w.due(due, reconcile.LaneChanged)
-		w.vendor.on(func(ctx context.Context, what, name string) error {
-			switch {
-			case what == "change" && zoneOf(name) == "bad.example":
+		fails := func(_ context.Context, what, name string) error {
+			if what == "change" && zoneOf(name) == "bad.example" {
 				return &provider.Error{Kind: provider.Quota}
-			case what == "read" && name == slow:
+			}
+			return nil
+		}
+		w.vendor.on(func(ctx context.Context, what, name string) error {
+			if what == "read" && name == slow {
 				<-ctx.Done()
 				return ctx.Err()
 			}
-			return nil
+			return fails(ctx, what, name)
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		go w.engine.Sync(ctx, false)
@@ -149,12 +152,17 @@ func TestResumedPassKnowsFailures(t *testing.T) {
 		if n := w.count(`SELECT count(*) FROM names WHERE pass & 1`); n != 2 {
 			t.Fatalf("%d names have failed before the stop", n)
 		}
-		w.vendor.on(func(context.Context, string, string) error { return nil })
+		w.vendor.on(fails)
 		w.restart()
-		r := w.sync(time.Minute)
-		if got := outcomes(r); r.OK() || r.Bad != 2 || !slices.Contains(got, bad+" failed quota") || !slices.Contains(got, due+" failed quota") || r.FirstBad().Fault.Code != "quota" {
+		after(time.Minute)
+		r, _, err := w.engine.Last(t.Context())
+		if err != nil || r == nil {
+			t.Fatalf("no pass after the stop: %v", err)
+		}
+		if got := outcomes(*r); r.OK() || r.Trigger != reconcile.TriggerManual || r.Bad != 2 || !slices.Contains(got, bad+" failed quota") || !slices.Contains(got, due+" failed quota") {
 			t.Errorf("%q, %+v", got, r)
 		}
+		w.vendor.on(func(context.Context, string, string) error { return nil })
 		if r := w.sync(time.Minute); !r.OK() {
 			t.Errorf("the next one: %+v", r)
 		}
@@ -295,6 +303,28 @@ func TestPassLosesNoName(t *testing.T) {
 			t.Errorf("failed %t, %+v", failed, last)
 		}
 	})
+}
+
+// TestSlowPassEndsWithItsLastPage: a slow pass waits between two pages, and not after the last one.
+func TestSlowPassEndsWithItsLastPage(t *testing.T) {
+	for names, pauses := range map[int]int{900: 0, 1100: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "auto")
+			w.service("example.com", w.account("key"))
+			for i := range names {
+				w.reserve("example.com", fmt.Sprint("office", i))
+			}
+			w.start()
+			after(time.Minute)
+			r, _, err := w.engine.Last(t.Context())
+			if err != nil || r == nil || r.Trigger != reconcile.TriggerStart || r.Names != names+1 {
+				t.Fatalf("%d names: %v, report %+v", names, err, r)
+			}
+			if lasted := r.FinishedAt.Sub(r.StartedAt); lasted.Round(time.Second) != time.Duration(pauses)*time.Second {
+				t.Errorf("a pass over %d names takes %v", names, lasted)
+			}
+		})
+	}
 }
 
 // TestLogStalls has the reader of the program's log take no lines: a pass goes on, and a release does.

@@ -134,8 +134,11 @@ func (n *news) unnoted(lane Lane) (state ZoneState, news bool) {
 	if z == nil || z.state.Since.IsZero() || z.noted == z.state.down() {
 		return ZoneState{}, false
 	}
-	z.noted = z.state.down()
-	return z.state, true
+	state = z.state
+	if z.noted = state.down(); !z.noted {
+		state.Fault = Fault{}
+	}
+	return state, true
 }
 
 // noteZone stores the state of a record's zone if it is news. After a fault of the database the next

@@ -221,7 +221,7 @@ var publishing = map[string]func(Suite, *testing.T){
 	"RunStopped":                      Suite.testRunStopped,
 	"Throttled":                       Suite.testThrottled,
 	"Audit":                           Suite.testAudit,
-	"PassGoesOn":                      Suite.testPassGoesOn,
+	"PassIsCut":                       Suite.testPassIsCut,
 	"DeadlineIsNoFailure":             Suite.testDeadlineIsNoFailure,
 	"LogTellsOfChanges":               Suite.testLogTellsOfChanges,
 	"LateWrite":                       Suite.testLateWrite,
