@@ -24,6 +24,7 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/check"
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/lease"
@@ -32,7 +33,6 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/notify"
-	"meshddns/internal/ops"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
@@ -258,7 +258,7 @@ func (d builtinDNS) address() string {
 	return d.nameserver.LocalAddr()
 }
 
-func (d builtinDNS) metrics(page *ops.Page) {
+func (d builtinDNS) metrics(page *daemon.Page) {
 	if d.nameserver != nil {
 		d.nameserver.WriteMetrics(page)
 		d.cache.WriteMetrics(page)
@@ -601,21 +601,21 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 }
 
 // writeFigures writes the metrics of the database and of the zones.
-func (o *operations) writeFigures(ctx context.Context, page *ops.Page, version string) error {
+func (o *operations) writeFigures(ctx context.Context, page *daemon.Page, version string) error {
 	totals, err := o.store.ledger.Totals(ctx)
 	if err != nil {
 		return err
 	}
 	engine, _, _ := sqlite3.Version()
 	page.Family("meshddns_build_info", "gauge", "Version of the program, of Go and of SQLite.")
-	page.Figure(1, ops.Label{Name: "version", Value: version}, ops.Label{Name: "goversion", Value: runtime.Version()}, ops.Label{Name: "sqlite", Value: engine})
+	page.Figure(1, daemon.Label{Name: "version", Value: version}, daemon.Label{Name: "goversion", Value: runtime.Version()}, daemon.Label{Name: "sqlite", Value: engine})
 	page.Family("meshddns_services", "gauge", "Registered services.")
 	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
 	page.Figure(totals["usages"])
 	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
 	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
-		page.Figure(totals[string(state)], ops.Label{Name: "state", Value: string(state)})
+		page.Figure(totals[string(state)], daemon.Label{Name: "state", Value: string(state)})
 	}
 	states, err := o.store.targets.States(ctx)
 	if err != nil {
@@ -623,7 +623,7 @@ func (o *operations) writeFigures(ctx context.Context, page *ops.Page, version s
 	}
 	page.Family("meshddns_notifications", "gauge", "Enabled notification targets, by state.")
 	for _, state := range []notify.State{notify.OK, notify.Retrying, notify.Stopped} {
-		page.Figure(states[state], ops.Label{Name: "state", Value: string(state)})
+		page.Figure(states[state], daemon.Label{Name: "state", Value: string(state)})
 	}
 	waiting, err := o.store.ledger.CountLater(ctx)
 	if err != nil {

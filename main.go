@@ -31,10 +31,9 @@ import (
 	"time"
 
 	"meshddns/internal/check"
+	"meshddns/internal/daemon"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/lease"
-	"meshddns/internal/logqueue"
-	"meshddns/internal/ops"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
@@ -68,7 +67,7 @@ func (p process) getenv(name string) string { return settings.Lookup(p.environ, 
 
 // print writes an error to standard error, each line of it with the program's name.
 func (p process) print(err error) {
-	queue := logqueue.New(p.stderr, p.format("text"))
+	queue := daemon.NewLogQueue(p.stderr, p.format("text"))
 	defer queue.Close()
 	output := io.Writer(queue)
 	if systemd.IsJournal(p.getenv, p.stderr) {
@@ -80,8 +79,8 @@ func (p process) print(err error) {
 }
 
 // newLog returns a log in a format, and the queue of its lines, which the caller closes.
-func (p process) newLog(name string) (*slog.Logger, *logqueue.Queue) {
-	queue := logqueue.New(p.stderr, p.format(name))
+func (p process) newLog(name string) (*slog.Logger, *daemon.LogQueue) {
+	queue := daemon.NewLogQueue(p.stderr, p.format(name))
 	return slog.New(p.format(name)(queue)), queue
 }
 
@@ -148,7 +147,7 @@ func run(ctx context.Context, p process) (err error) {
 }
 
 // runWith is run with the settings read and the log open.
-func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *logqueue.Queue) (err error) {
+func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *daemon.LogQueue) (err error) {
 	p, err := newProgram(ctx, c, manager.Sockets, log, lines)
 	if err != nil {
 		return err
@@ -166,7 +165,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	unit := systemd.Unit{Manager: manager, Serves: serves(listen, p.dns.listening()), Work: work(p.store), Log: log}
 	log.Info("started", "version", p.api.version, "listen", listen, "dns", p.dns.listening(), "nodes", p.nodes.Listening(), "db", c.DB)
 	// A request in flight may ask the DNS server, as POST /test does.
-	return ops.Serve(ctx, log, ops.List{unit.Begin, p.serveAPI, p.nodes.Serve}, ops.List{p.dns.serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
+	return daemon.Serve(ctx, log, daemon.List{unit.Begin, p.serveAPI, p.nodes.Serve}, daemon.List{p.dns.serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
 		steps := reloadSteps(c, p.files, p.dns)
 		return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, p.files.Due, p.files.Again)
 	}))
@@ -192,7 +191,7 @@ type program struct {
 }
 
 // newProgram opens the database and binds the sockets. It serves nothing yet.
-func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, log *slog.Logger, lines *logqueue.Queue) (_ *program, err error) {
+func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, log *slog.Logger, lines *daemon.LogQueue) (_ *program, err error) {
 	p := &program{settings: c, log: log}
 	defer func() {
 		if err != nil {
@@ -228,8 +227,8 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	if p.front, err = listenHTTP(c, sockets.HTTP, log); err != nil {
 		return nil, err
 	}
-	operations := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries}
-	p.api = newServer(operations, programVersion(), log, func(page *ops.Page) { p.front.WriteMetrics(page, "meshddns_http") },
+	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries}
+	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
 		p.nodes.WriteMetrics, p.dns.metrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
 	p.files = &provision.Files{
 		Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &p.api.provisionFaults, Transact: p.api.ops.provision, Refused: p.api.ops.tellRefused,
@@ -266,8 +265,8 @@ func (p *program) close() (err error) {
 }
 
 // tasks are what runs beside the servers.
-func (p *program) tasks() ops.List {
-	return ops.List{
+func (p *program) tasks() daemon.List {
+	return daemon.List{
 		p.dns.keep,
 		p.store.db.Checkpoint,
 		p.store.db.RemoveKept,

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"meshddns/internal/ops"
+	"meshddns/internal/daemon"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 )
@@ -110,7 +110,7 @@ func (n *news) zoneSearched(z Zone, err error) {
 		n.log.Info("zone is searched for orphans again", append(about, "code", before)...)
 	default:
 		about = append(about, "code", f.Code, "detail", f.Detail)
-		if panicked, ok := errors.AsType[*ops.Panic](err); ok {
+		if panicked, ok := errors.AsType[*daemon.Panic](err); ok {
 			about = append(about, "stack", string(panicked.Stack))
 		}
 		n.log.Warn("zone is not searched for orphans", about...)
