@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/logqueue"
+	"meshddns/internal/daemon"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 )
@@ -332,7 +332,7 @@ func TestLogStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "auto")
 		format := func(out io.Writer) slog.Handler { return slog.NewTextHandler(out, nil) }
-		queue := logqueue.New(&w.log, format)
+		queue := daemon.NewLogQueue(&w.log, format)
 		defer queue.Close()
 		w.lines = queue
 		w.renew()
