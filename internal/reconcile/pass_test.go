@@ -339,6 +339,7 @@ func TestLogStalls(t *testing.T) {
 		w.service("example.com", w.account("key"))
 		name := w.reserve("example.com", "office")
 		w.sync(time.Minute)
+		synctest.Wait()
 		w.log.Held = make(chan struct{})
 		w.vendor.put("_host.example.com") // which is news
 		w.sync(time.Minute)
