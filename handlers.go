@@ -740,7 +740,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	var out bytes.Buffer
 	page := daemon.NewPage(&out)
 	engine, _, _ := sqlite3.Version()
-	page.Family("meshddns_build_info", "gauge", "Version of the program, of Go and of SQLite.")
+	page.Family("meshddns_build_info", "gauge", "Versions of meshddns, of Go and of SQLite.")
 	page.Figure(1, daemon.Label{Name: "version", Value: s.version}, daemon.Label{Name: "goversion", Value: runtime.Version()}, daemon.Label{Name: "sqlite", Value: engine})
 	totals, err := s.ops.store.ledger.WriteMetrics(r.Context(), page)
 	if err == nil {
