@@ -80,7 +80,7 @@ func (p *driven) Reach(named bool, book *hostaddr.Book) {
 	if named {
 		c.Hosts = []dns.Name{dns.Root}
 	}
-	p.ops.clients.hidden = hidden(c, book, p.log)
+	p.ops.clients.hidden = builtin.Hidden(c, book.Reachable, p.log)
 }
 
 func (p *driven) Clock(now func() time.Time)       { p.ops.store.now = now }
