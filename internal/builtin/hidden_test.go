@@ -13,7 +13,7 @@ import (
 func TestHiddenIsTold(t *testing.T) {
 	var log strings.Builder
 	reachable := true
-	hidden := builtin.Hidden(nameserver.Config{Listen: []string{"127.0.0.1:0"}}, func() bool { return reachable }, slog.New(slog.NewTextHandler(&log, nil)))
+	hidden := builtin.Hidden(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, func() bool { return reachable }, slog.New(slog.NewTextHandler(&log, nil)))
 	for _, reachable = range []bool{true, false, false, true, true, false} {
 		if hidden() == reachable {
 			t.Errorf("reachable %t, hidden %t", reachable, !reachable)
