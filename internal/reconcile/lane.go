@@ -368,13 +368,20 @@ func (e *Engine) store(ctx context.Context, s *Settlement) (unstored map[string]
 		return nil, nil, nil
 	}
 	unstored = map[string]bool{}
-	names := s.names()
-	for _, name := range names {
-		if len(names) == 1 || !e.config.Now().Before(end) || e.config.Database.Settle(ctx, s.of(name)) != nil {
-			unstored[name] = true
+	parts, stored := s.Parts(1), 0
+	for _, part := range parts {
+		if len(parts) > 1 && e.config.Now().Before(end) && e.config.Database.Settle(ctx, part) == nil {
+			stored++
+			continue
+		}
+		for _, p := range slices.Concat(part.Places, part.Ended) {
+			unstored[p.Name] = true
+		}
+		for _, d := range part.Names {
+			unstored[d.Name] = true
 		}
 	}
-	if len(unstored) == len(names) {
+	if stored == 0 {
 		err = fault
 	}
 	return unstored, fault, err

@@ -189,18 +189,6 @@ type Settlement struct {
 // ByAddress is the cause of the work of a pass that a changed address of this host asks for.
 const ByAddress = "address change"
 
-// names returns the names that the settlement is about, sorted.
-func (s Settlement) names() (all []string) {
-	for _, p := range slices.Concat(s.Places, s.Ended) {
-		all = append(all, p.Name)
-	}
-	for _, d := range s.Names {
-		all = append(all, d.Name)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // Parts splits the settlement into parts of so many names. All about one name is in one part.
 func (s Settlement) Parts(names int) (parts []Settlement) {
 	known := map[string]int{}
@@ -232,15 +220,6 @@ func (s Settlement) Parts(names int) (parts []Settlement) {
 		to.Told = append(to.Told, name)
 	}
 	return parts
-}
-
-// of returns the part of the settlement about one name.
-func (s Settlement) of(name string) (part Settlement) {
-	others := func(p Place) bool { return p.Name != name }
-	part.Places = slices.DeleteFunc(slices.Clone(s.Places), others)
-	part.Ended = slices.DeleteFunc(slices.Clone(s.Ended), others)
-	part.Names = slices.DeleteFunc(slices.Clone(s.Names), func(d Due) bool { return d.Name != name })
-	return part
 }
 
 // Progress is the progress of a pass. The database keeps what it was at the begin.
