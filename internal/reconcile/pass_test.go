@@ -361,6 +361,34 @@ func TestLogStalls(t *testing.T) {
 	})
 }
 
+// TestLogTellsWhatIsStored has the database take no outcome for a while: the log has the line of a record when its
+// outcome is stored.
+func TestLogTellsWhatIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		w.sync(time.Minute)
+		w.fault = func(what string) error {
+			if what == "settle places" {
+				return errors.New("disk full")
+			}
+			return nil
+		}
+		name := w.reserve("example.com", "office")
+		w.due(name, reconcile.LaneChanged)
+		after(3 * time.Second)
+		line := "msg=record name=" + name + " provider=vendor action=create"
+		if !w.vendor.stands(name) || strings.Contains(w.log.String(), line) {
+			t.Errorf("before the outcome is stored:\n%s", w.log.String())
+		}
+		w.fault = func(string) error { return nil }
+		after(time.Minute)
+		if n := strings.Count(w.log.String(), line); n != 1 {
+			t.Errorf("%d lines once it is stored:\n%s", n, w.log.String())
+		}
+	})
+}
+
 // TestPreviewIsBounded previews many zones: some at a time.
 func TestPreviewIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

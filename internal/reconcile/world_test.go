@@ -137,6 +137,11 @@ func (f faulty) Settle(ctx context.Context, s reconcile.Settlement) error {
 	if f.w.settles != nil {
 		f.w.settles(s)
 	}
+	if len(s.Places) > 0 {
+		if err := f.w.fault("settle places"); err != nil {
+			return err
+		}
+	}
 	return cmp.Or(f.Database.Settle(ctx, s), f.w.fault("settled"))
 }
 
