@@ -545,9 +545,10 @@ func prefixHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Nu
 	return network, sqlite.Absent(err, nil)
 }
 
-// CountUsages counts the usages of a service with a prefix, letter case aside.
+// CountUsages counts the usages of a service with a prefix, letter case aside. The search takes a few microseconds, so
+// the end of ctx does not cancel it: a goroutine that watches for the end costs as much.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int64, err error) {
-	err = s.db.Reader.QueryRowContext(ctx, `
+	err = s.db.Reader.QueryRowContext(context.WithoutCancel(ctx), `
 		SELECT count(*) FROM usages
 		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix).Scan(&count)
 	return count, err
