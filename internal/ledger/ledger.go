@@ -94,18 +94,47 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 	return g.tell(ctx, tx, []string{name})
 }
 
+// AddName stores the name of a new usage if it is not known, and reports whether it was. own is the name of the
+// configuration's record. With a configuration the name is due at once. Without one nothing is published, and the
+// name waits for the pass that a new configuration requests.
+func (g *Ledger) AddName(ctx context.Context, tx *sql.Tx, name string, own sql.Null[string]) (known bool, err error) {
+	due := sql.Null[int64]{V: sqlite.Stamp(g.config.Now()), Valid: own.Valid}
+	if known, err = addName(ctx, tx, name, reconcile.LaneChanged, due); known || err != nil {
+		return known, err
+	}
+	return false, g.markBeside(ctx, tx, name, own.V, reconcile.LaneChanged)
+}
+
+func addName(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane, due sql.Null[int64]) (known bool, err error) {
+	inserted, err := tx.ExecContext(ctx, `
+		INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, ?, 0) ON CONFLICT DO NOTHING`, name, due, lane)
+	if err != nil {
+		return false, err
+	}
+	count, err := inserted.RowsAffected()
+	return count == 0, err
+}
+
 // markOwn makes the configuration's own record due if a usage of a name may have, or may have had, a
 // record at its name.
 func (g *Ledger) markOwn(ctx context.Context, tx *sql.Tx, usages string, lane reconcile.Lane) error {
 	var own string
 	err := tx.QueryRowContext(ctx, `SELECT name FROM configuration WHERE id = 1`).Scan(&own)
-	if err != nil || !slices.Contains(reconcile.Beside(own), usages) {
+	if err != nil {
 		return sqlite.Absent(err, nil)
+	}
+	return g.markBeside(ctx, tx, usages, own, lane)
+}
+
+// markBeside is markOwn for the name of the configuration's record, "" for none.
+func (g *Ledger) markBeside(ctx context.Context, tx *sql.Tx, usages, own string, lane reconcile.Lane) error {
+	if own == "" || !slices.Contains(reconcile.Beside(own), usages) {
+		return nil
 	}
 	if lane != reconcile.LaneNode {
 		lane = reconcile.LaneChanged
 	}
-	_, err = g.markDue(ctx, tx, own, lane)
+	_, err := g.markDue(ctx, tx, own, lane)
 	return err
 }
 
@@ -113,12 +142,7 @@ func (g *Ledger) markOwn(ctx context.Context, tx *sql.Tx, usages string, lane re
 // the lane of a person's order. A change by a node or a check joins what the name is due for, and changes no time.
 func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) (known bool, err error) {
 	due := g.config.Now()
-	inserted, err := tx.ExecContext(ctx, `
-		INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, ?, 0) ON CONFLICT DO NOTHING`, name, sqlite.Stamp(due), lane)
-	if err != nil {
-		return false, err
-	}
-	if count, err := inserted.RowsAffected(); err != nil || count > 0 {
+	if known, err = addName(ctx, tx, name, lane, sql.Null[int64]{V: sqlite.Stamp(due), Valid: true}); err != nil || !known {
 		return false, err
 	}
 	if lane == reconcile.LaneNode {
