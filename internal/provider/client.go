@@ -184,7 +184,7 @@ func (s recordSet) values() RRset {
 		case r.off:
 			set.Off = append(set.Off, r.value)
 		case !slices.ContainsFunc(set.Values, r.value.Equal):
-			set.TTL = cmp.Or(s.ttl, r.ttl)
+			set.TTL = cmp.Or(set.TTL, s.ttl, r.ttl)
 			set.Values = append(set.Values, r.value)
 		case !slices.ContainsFunc(set.Copies, r.value.Equal):
 			set.Copies = append(set.Copies, r.value)
@@ -381,7 +381,7 @@ func (p plan) split() (staying, leaving []record) {
 // after returns the set after the change. A set has one TTL (RFC 2181, section 5.2): if other values
 // remain, their TTL does too.
 func (p plan) after() recordSet {
-	to := recordSet{id: p.seen.id, ttl: p.seen.ttl}
+	to := recordSet{id: p.seen.id, ttl: p.seen.values().TTL}
 	to.records, _ = p.split()
 	if !slices.ContainsFunc(to.records, func(r record) bool { return !r.off }) {
 		to.ttl = p.ttl

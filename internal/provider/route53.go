@@ -59,8 +59,17 @@ func signRoute53(r *http.Request, signed []string, body []byte, key Credentials,
 	r.Header.Set("Authorization", route53Scope.authorization(r, strings.Join(segments, "/"), signed, body, key, at))
 }
 
-// route53Errors are the codes of the API and those common to AWS.
+// route53Errors are the codes of the API and those common to AWS, and what only its messages tell, of which
+// none is documented.
 var route53Errors = codeKinds{
+	{"SignatureDoesNotMatch: *Signature expired*|SignatureDoesNotMatch: *Signature not yet current*", ClockSkew},
+	{"InvalidSignatureException: *Signature expired*|InvalidSignatureException: *Signature not yet current*", ClockSkew},
+	{"InvalidChangeBatch: *conflicting RRSet of type CNAME*", Conflict}, // the message also has "already exists"
+	{"InvalidChangeBatch: *conflicts with other records*", Conflict},
+	{"InvalidChangeBatch: *cannot be created as*", Conflict}, // beside weighted sets and similar ones
+	{"InvalidChangeBatch: *already exists*|InvalidChangeBatch: *not found*", Changed},
+	{"InvalidChangeBatch: *values provided do not match*", Changed},
+	{"InvalidChangeBatch: *limit of*|InvalidChangeBatch: *Exceeded limit*|InvalidChangeBatch: *Cannot have more than*", Quota},
 	{"InvalidClientTokenId|UnrecognizedClient*|SignatureDoesNotMatch|InvalidSignature*", BadCredentials},
 	{"IncompleteSignature*|MissingAuthenticationToken*|ExpiredToken*", BadCredentials},
 	{"AccessDenied*|OptInRequired", Permission},
@@ -71,38 +80,6 @@ var route53Errors = codeKinds{
 	{"Throttl*|RequestThrottled*|TooManyRequests*|RequestLimitExceeded|SlowDown|PriorRequestNotComplete", Throttled},
 	{"NoSuchChange", Temporary}, // the client asks only for changes that were accepted
 	{"ServiceUnavailable*|Internal*", Temporary},
-}
-
-// route53Words are kinds that only the vendor's messages tell. The first match decides. No message is
-// documented.
-var route53Words = []struct {
-	code, words string
-	kind        Kind
-}{
-	{"SignatureDoesNotMatch", "Signature expired", ClockSkew},
-	{"SignatureDoesNotMatch", "Signature not yet current", ClockSkew},
-	{"InvalidSignatureException", "Signature expired", ClockSkew},
-	{"InvalidSignatureException", "Signature not yet current", ClockSkew},
-	{"InvalidChangeBatch", "conflicting RRSet of type CNAME", Conflict}, // the message also has "already exists"
-	{"InvalidChangeBatch", "conflicts with other records", Conflict},
-	{"InvalidChangeBatch", "cannot be created as", Conflict}, // beside weighted sets and similar ones
-	{"InvalidChangeBatch", "already exists", Changed},
-	{"InvalidChangeBatch", "not found", Changed},
-	{"InvalidChangeBatch", "values provided do not match", Changed},
-	{"InvalidChangeBatch", "limit of", Quota},
-	{"InvalidChangeBatch", "Exceeded limit", Quota},
-	{"InvalidChangeBatch", "Cannot have more than", Quota},
-}
-
-// route53Kinds returns the meaning of a code with a message.
-func route53Kinds(code, message string) codeKinds {
-	message = strings.Join(strings.Fields(message), " ") // some messages have two spaces
-	for _, said := range route53Words {
-		if said.code == code && strings.Contains(message, said.words) {
-			return codeKinds{{code, said.kind}}
-		}
-	}
-	return route53Errors
 }
 
 // refused parses an error: an ErrorResponse, or a document named after its code, such as
@@ -123,7 +100,7 @@ func (v *route53) refused(c call, ans answer) error {
 	}
 	code := cmp.Or(failure.Code, failure.XMLName.Local)
 	id := cmp.Or(failure.RequestID, ans.header.Get("X-Amzn-Requestid"))
-	return v.api.refused(c, ans, verdict{code, message, id}, route53Kinds(code, message))
+	return v.api.refused(c, ans, verdict{code, message, id}, route53Errors)
 }
 
 // do makes one call and parses its answer into out, whose XMLName is the name of the expected document.

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -11,8 +12,8 @@ import (
 
 // zoneLister is a vendor that lists all zones of the account.
 type zoneLister interface {
-	// zones returns the public zones, each name once. It fails with tooMany if searches for single
-	// names are better.
+	// zones returns the public zones, each name once. It fails with tooMany or errTooLong if searches for
+	// single names are better.
 	zones(ctx context.Context) ([]zone, error)
 }
 
@@ -193,7 +194,7 @@ func (c *Client) listZones(ctx context.Context) error {
 		return nil
 	}
 	zones, err := v.zones(ctx)
-	if err != nil && KindOf(err) != tooMany {
+	if err != nil && KindOf(err) != tooMany && !errors.Is(err, errTooLong) {
 		return c.searchFailed(err)
 	}
 	_, partly := c.vendor.(zoneCompleter)
