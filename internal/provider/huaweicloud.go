@@ -278,23 +278,22 @@ func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err erro
 }
 
 // steady waits until no change of the name's default line is under way.
-func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
-	for wait := v.poll; ; wait = min(2*wait, longestPoll) {
-		sets, err := paged(v.sets(ctx, z, relative(name, z), "TXT"))
-		if err != nil {
-			return err
+func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) (err error) {
+	ended := Backoff{First: v.poll, Longest: longestPoll}.poll(ctx, func() bool {
+		var sets []huaweiSet
+		if sets, err = paged(v.sets(ctx, z, relative(name, z), "TXT")); err != nil {
+			return true
 		}
 		sets = slices.DeleteFunc(sets, func(s huaweiSet) bool { return !s.forAll() || s.Type != "TXT" || dnsname.Fold(s.Name) != name })
 		if at := slices.IndexFunc(sets, func(s huaweiSet) bool { return s.Status == "ERROR" }); at >= 0 {
-			return &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider could not carry out a change: record set %s has status ERROR", name, sets[at].ID)}
+			err = &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider could not carry out a change: record set %s has status ERROR", name, sets[at].ID)}
 		}
-		if !slices.ContainsFunc(sets, huaweiSet.pending) {
-			return nil
-		}
-		if !pause(ctx, wait) {
-			return &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider is still at work on the record set", name)}
-		}
+		return err != nil || !slices.ContainsFunc(sets, huaweiSet.pending)
+	})
+	if !ended {
+		return &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider is still at work on the record set", name)}
 	}
+	return err
 }
 
 // fits refuses values that the vendor is known to change, and octets whose handling is unknown.
