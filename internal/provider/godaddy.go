@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 )
 
 // goDaddy is the Domains API of GoDaddy, version 1. A PUT replaces all values of a name. The API shows
@@ -102,7 +102,7 @@ type goDaddyRecord struct {
 }
 
 // key identifies a record, which has no id.
-func (r goDaddyRecord) key() string { return dnsname.Fold(r.Name) + " " + r.Type + " " + r.Data }
+func (r goDaddyRecord) key() string { return dns.Fold(r.Name) + " " + r.Type + " " + r.Data }
 
 // find asks for the NS records at the apex, which every zone has. The domain's own page (GET
 // /v1/domains/NAME) does not serve: the vendor refuses it to small accounts, it lacks domains that are
@@ -124,7 +124,7 @@ func (v *goDaddy) find(ctx context.Context, name string) (z zone, found bool, er
 	z = zone{id: name, name: name, minTTL: goDaddyMinTTL}
 	for _, r := range records {
 		if r.Type == "NS" && r.Name == "@" && r.Data != "" {
-			z.servers = append(z.servers, dnsname.Fold(r.Data))
+			z.servers = append(z.servers, dns.Fold(r.Data))
 		}
 	}
 	return z, err == nil && len(z.servers) > 0, err

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -173,7 +173,7 @@ func (v *huaweiCloud) search(ctx context.Context, name string) pageOf[zone] {
 		if z.ZoneType == "private" {
 			return zone{}
 		}
-		return zone{id: z.ID, unique: z.ID, name: dnsname.Fold(z.Name), minTTL: huaweiMinTTL}
+		return zone{id: z.ID, unique: z.ID, name: dns.Fold(z.Name), minTTL: huaweiMinTTL}
 	})
 }
 
@@ -191,7 +191,7 @@ func (v *huaweiCloud) sets(ctx context.Context, z zone, host, kind string) pageO
 
 func (v *huaweiCloud) entries(ctx context.Context, z zone, host, kind string) pageOf[entry] {
 	return formed(v.sets(ctx, z, host, kind), func(s huaweiSet) entry {
-		e := entry{id: s.ID, host: relative(dnsname.Fold(s.Name), z), kind: s.Type, off: !s.forAll() || s.off(), join: s.addTo}
+		e := entry{id: s.ID, host: relative(dns.Fold(s.Name), z), kind: s.Type, off: !s.forAll() || s.off(), join: s.addTo}
 		if len(s.Records) > 0 {
 			e.text = s.Records[0]
 		}
@@ -284,7 +284,7 @@ func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) (err erro
 		if sets, err = paged(v.sets(ctx, z, relative(name, z), "TXT")); err != nil {
 			return true
 		}
-		sets = slices.DeleteFunc(sets, func(s huaweiSet) bool { return !s.forAll() || s.Type != "TXT" || dnsname.Fold(s.Name) != name })
+		sets = slices.DeleteFunc(sets, func(s huaweiSet) bool { return !s.forAll() || s.Type != "TXT" || dns.Fold(s.Name) != name })
 		if at := slices.IndexFunc(sets, func(s huaweiSet) bool { return s.Status == "ERROR" }); at >= 0 {
 			err = &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider could not carry out a change: record set %s has status ERROR", name, sets[at].ID)}
 		}

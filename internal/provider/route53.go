@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -130,7 +130,7 @@ func route53Name(text string) string {
 	for rest := text; rest != ""; {
 		octet, length, err := octetAt(rest, 8)
 		if err != nil {
-			return dnsname.Fold(text)
+			return dns.Fold(text)
 		}
 		if length > 1 && (octet == '.' || octet == '\\') {
 			name.WriteByte('\\')
@@ -138,7 +138,7 @@ func route53Name(text string) string {
 		name.WriteByte(octet)
 		rest = rest[length:]
 	}
-	return dnsname.Fold(name.String())
+	return dns.Fold(name.String())
 }
 
 func (v *route53) zone(ctx context.Context, name string) (zone, bool, error) {

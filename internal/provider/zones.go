@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -46,7 +46,7 @@ func (c *Client) Zone(ctx context.Context, name string) (string, error) {
 	if err := c.listZones(ctx); err != nil {
 		return "", err
 	}
-	for at := range dnsname.Ancestors(dnsname.Fold(name)) {
+	for at := range dns.Ancestors(dns.Fold(name)) {
 		if !strings.Contains(at, ".") {
 			break
 		}
@@ -93,8 +93,8 @@ func (c *Client) Delegated(ctx context.Context, zone, domain string) (cut string
 		return "", err
 	}
 	wait := c.searching(ctx, func() error {
-		for at := range dnsname.Ancestors(dnsname.Fold(domain)) {
-			if cut != "" || err != nil || at == z.name || !dnsname.Within(at, z.name) {
+		for at := range dns.Ancestors(dns.Fold(domain)) {
+			if cut != "" || err != nil || at == z.name || !dns.Within(at, z.name) {
 				break
 			}
 			cut, err = c.cutAt(ctx, z, at)
@@ -122,7 +122,7 @@ func (c *Client) cutAt(ctx context.Context, z zone, at string) (string, error) {
 
 // named returns a zone by its name.
 func (c *Client) named(ctx context.Context, name string) (zone, error) {
-	name = dnsname.Fold(name)
+	name = dns.Fold(name)
 	z, found, err := c.find(ctx, name)
 	if err == nil && (!found || z.name != name) {
 		err = &Error{Kind: ZoneNotFound, Detail: msg.Textf("the account has no zone %q", name)}
