@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -62,7 +62,7 @@ func openProgram(ctx context.Context, path string, o promises.Options) (*promise
 		Reach: func(named bool, book *hostaddr.Book) {
 			c := nameserver.Config{Addresses: []string{"x"}}
 			if named {
-				c.Hosts = []dnswire.Name{dnswire.Root}
+				c.Hosts = []dns.Name{dns.Root}
 			}
 			ops.clients.hidden = hidden(c, book, o.Log)
 		},

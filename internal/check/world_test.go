@@ -16,7 +16,7 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
-	"meshddns/internal/metrics"
+	"meshddns/internal/ops"
 	"meshddns/internal/reconcile"
 	"meshddns/test/tables"
 )
@@ -110,7 +110,7 @@ func (w *world) wantDead(want ...string) {
 
 func (w *world) figures() string {
 	var out bytes.Buffer
-	w.WriteMetrics(metrics.NewPage(&out))
+	w.WriteMetrics(ops.NewPage(&out))
 	return out.String()
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"meshddns/internal/metrics"
+	"meshddns/internal/ops"
 )
 
 const (
@@ -104,7 +104,7 @@ func (q *Queue) lost() {
 }
 
 // WriteMetrics writes the number of lines that were dropped since the start.
-func (q *Queue) WriteMetrics(page *metrics.Page) {
+func (q *Queue) WriteMetrics(page *ops.Page) {
 	q.mu.Lock()
 	dropped := q.dropped
 	q.mu.Unlock()

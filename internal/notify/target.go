@@ -16,13 +16,13 @@ import (
 	"unicode"
 
 	"meshddns/internal/answers"
-	"meshddns/internal/envelope"
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // Limits of a target.
@@ -139,7 +139,7 @@ func (b Body) Check(language msg.Language) (Target, error) {
 // Parse reads a target of a provision file, whose messages are in Chinese if it has no language.
 func Parse(body []byte) (Target, error) {
 	var b Body
-	if err := envelope.Parse(body, &b); err != nil {
+	if err := web.ParseBody(body, &b); err != nil {
 		return Target{}, err
 	}
 	return b.Check(msg.Chinese)

@@ -4,14 +4,14 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sort"
 	"time"
 
 	"meshddns/internal/answers"
-	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
-	"meshddns/internal/order"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // maxStates bounds the zones of one secondary in an answer.
@@ -61,59 +61,59 @@ func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Langu
 		}
 		answer.States = append(answer.States, z)
 	}
-	order.By(answer.States, func(a, b zoneState) int { return int(b.Lag - a.Lag) })
+	sort.SliceStable(answer.States, func(i, j int) bool { return answer.States[i].Lag > answer.States[j].Lag })
 	answer.States = answer.States[:min(len(answer.States), maxStates)]
 	return answer
 }
 
 // List answers with all secondaries.
-func (n *Notifier) List(r *http.Request) (envelope.Reply, error) {
+func (n *Notifier) List(r *http.Request) (web.Reply, error) {
 	zones, err := n.zones.All(r.Context())
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	stored, err := n.All(r.Context())
 	all := []shown{}
 	for _, s := range stored {
-		all = append(all, n.show(s, zones, envelope.Language(r)))
+		all = append(all, n.show(s, zones, web.Language(r)))
 	}
-	return envelope.Reply{Data: all}, err
+	return web.Reply{Data: all}, err
 }
 
 // Show answers with one secondary.
-func (n *Notifier) Show(r *http.Request) (envelope.Reply, error) {
+func (n *Notifier) Show(r *http.Request) (web.Reply, error) {
 	s, err := n.Secondary(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	zones, err := n.zones.All(r.Context())
-	return envelope.Reply{Data: n.show(s, zones, envelope.Language(r))}, err
+	return web.Reply{Data: n.show(s, zones, web.Language(r))}, err
 }
 
 // Put creates or replaces a secondary.
-func (n *Notifier) Put(r *http.Request) (envelope.Reply, error) {
+func (n *Notifier) Put(r *http.Request) (web.Reply, error) {
 	var body Body
-	given, err := envelope.DecodeMembers(r, &body)
+	given, err := web.DecodeMembers(r, &body)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	body.ID = r.PathValue("id")
 	s, err := body.Check()
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	saved, err := n.Save(r.Context(), s)
 	warnings := answers.WarnMembers(given, members)
 	if saved.KeyName == "" {
 		warnings = append(warnings, answers.Warning{ID: msg.SecondaryUnsigned})
 	}
-	return envelope.Reply{Message: msg.SecondarySaved, Data: struct {
+	return web.Reply{Message: msg.SecondarySaved, Data: struct {
 		Settings
 		Warnings []string `json:"warnings,omitempty"`
-	}{saved.settings(), answers.WarningTexts(warnings, envelope.Language(r))}}, err
+	}{saved.settings(), answers.WarningTexts(warnings, web.Language(r))}}, err
 }
 
 // Remove deletes a secondary.
-func (n *Notifier) Remove(r *http.Request) (envelope.Reply, error) {
-	return envelope.Reply{Message: msg.SecondaryDeleted}, n.Delete(r.Context(), r.PathValue("id"))
+func (n *Notifier) Remove(r *http.Request) (web.Reply, error) {
+	return web.Reply{Message: msg.SecondaryDeleted}, n.Delete(r.Context(), r.PathValue("id"))
 }

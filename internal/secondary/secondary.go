@@ -9,13 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
-	"meshddns/internal/envelope"
+	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 	"meshddns/internal/strictjson"
+	"meshddns/internal/web"
 )
 
 const (
@@ -37,12 +36,12 @@ type Secondary struct {
 	Algorithm string
 	Zones     []string // names, or "*" for all
 
-	key      dnswire.Key // zero if there is none
-	follower *follower   // of a secondary in memory
+	key      dns.Key   // zero if there is none
+	follower *follower // of a secondary in memory
 }
 
 // algorithms are the algorithms of keys. The first one is usual.
-var algorithms = []string{dnswire.DefaultAlgorithm, "hmac-sha512"}
+var algorithms = []string{dns.DefaultAlgorithm, "hmac-sha512"}
 
 // Body is a secondary as clients and provision files write it.
 type Body struct {
@@ -84,10 +83,10 @@ func (b Body) Check() (s Secondary, err error) {
 		s.Zones = nil
 	}
 	for _, text := range b.Zones {
-		name := dnsname.Parse(text)
+		name := dns.Parse(text)
 		if text == allZones {
 			name = allZones
-		} else if name == "" || dnsname.Fault(name) != "" {
+		} else if name == "" || dns.NameFault(name) != "" {
 			return s, msg.Refuse(msg.SecondaryZones, secrets.ScrubLine(text, 64), maxZones)
 		}
 		s.Zones = append(s.Zones, name)
@@ -107,7 +106,7 @@ func parseAddress(text string) (netip.AddrPort, error) {
 	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	if err == nil && (at.Port() == 0 || at.Addr().IsUnspecified() || at.Addr().IsMulticast() || at.Addr() == broadcast) {
-		err = envelope.Fail(msg.SecondaryAddress)
+		err = web.Fail(msg.SecondaryAddress)
 	}
 	return at, err
 }
@@ -117,11 +116,11 @@ func (s Secondary) withKey() (Secondary, error) {
 	if s.KeyName == "" {
 		return s, nil
 	}
-	key, err := dnswire.ParseKey(s.Algorithm+":"+s.KeyName, string(s.Secret))
+	key, err := dns.ParseKey(s.Algorithm+":"+s.KeyName, string(s.Secret))
 	switch {
 	case len(s.Secret) > maxSecret:
 		return s, msg.Refuse(msg.SecondarySecret, maxSecret)
-	case err != nil && dnsname.Parse(s.KeyName) == "":
+	case err != nil && dns.Parse(s.KeyName) == "":
 		return s, msg.Refuse(msg.SecondaryKey)
 	case err != nil:
 		return s, msg.Refuse(msg.SecondarySecret, maxSecret)
@@ -133,7 +132,7 @@ func (s Secondary) withKey() (Secondary, error) {
 // Parse reads a secondary of a provision file.
 func Parse(body []byte) (Secondary, error) {
 	var b Body
-	if err := envelope.Parse(body, &b); err != nil {
+	if err := web.ParseBody(body, &b); err != nil {
 		return Secondary{}, err
 	}
 	return b.Check()

@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
@@ -112,7 +112,7 @@ func (h *host) tryReserve(service, prefix string, network uint64) (u usage, err 
 		body["prefix_mode"] = mesh.AutomaticMode
 	}
 	_, err = h.ask(context.Background(), "POST", api+"usages", body, &u)
-	u.Name = dnsname.Parse(u.Name)
+	u.Name = dns.Parse(u.Name)
 	return u, err
 }
 
@@ -127,7 +127,7 @@ func (h *host) reserve(service, prefix string, network uint64) usage {
 
 func (h *host) usage(id string) (u usage, err error) {
 	_, err = h.ask(context.Background(), "GET", api+"usages/"+id, nil, &u)
-	u.Name = dnsname.Parse(u.Name)
+	u.Name = dns.Parse(u.Name)
 	return u, err
 }
 
@@ -138,7 +138,7 @@ func (h *host) usages(state reconcile.PlaceState) (all []usage) {
 		h.t.Fatal(err)
 	}
 	for i, u := range all {
-		all[i].Name = dnsname.Parse(u.Name)
+		all[i].Name = dns.Parse(u.Name)
 	}
 	return all
 }
