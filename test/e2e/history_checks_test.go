@@ -9,7 +9,8 @@ import (
 	"meshddns/internal/mesh"
 )
 
-// Steps about endpoints that are checked, about endpoints for which a value has no room, and about tokens.
+// Steps about endpoints that are checked, about endpoints for which a value has no room, about tokens, and about changes
+// without a rest.
 
 // checkedHosts counts the addresses of endpoints, of which no other history has the same.
 var checkedHosts atomic.Int64
@@ -89,6 +90,22 @@ func (w *history) crowd() func() {
 			}
 			if at := slotOf(w.leases(u.id), slot); at >= 0 && w.leases(u.id)[at].token != "" && !w.dead() {
 				w.mutate(w.renewTo(u.id, w.leases(u.id)[at], w.leasable(4)))
+			}
+		}
+	}
+}
+
+// several makes several changes without a rest between them.
+func (w *history) several() func() {
+	return func() {
+		w.strict = false
+		for range 2 + w.random.IntN(4) {
+			name := pick(w.random, []string{
+				"change endpoints", "change formats", "a lease is made or renewed", "a lease ends", "a foreign value comes", "a foreign value goes", "reserve", "release",
+			})
+			if do := w.choiceNamed(name).prepare(w); do != nil && !w.dead() {
+				do()
+				w.remember()
 			}
 		}
 	}

@@ -65,6 +65,7 @@ func init() { // as the steps use the list
 		{name: "a lease is replaced", weight: 3, prepare: (*history).replaceLease},
 		{name: "more endpoints than there is room for", weight: 4, prepare: (*history).crowd},
 		{name: "an endpoint dies", weight: 3, prepare: (*history).endpointDies, calm: true},
+		{name: "several changes", weight: 5, prepare: (*history).several},
 		{name: "a lease ends", weight: 3, prepare: (*history).endLease},
 		{name: "a foreign value beside records without a mark", weight: 6, prepare: (*history).foreignBeside},
 		{name: "a foreign value is the wanted one", weight: 4, prepare: (*history).foreignEqual, calm: true},
