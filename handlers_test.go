@@ -222,6 +222,7 @@ const odd = `CAST(x'225c5c22000a1f7f2f3c3e26e280a8e280a9e280a7f09f9880ffe2805c' 
 // The listing is what encoding/json makes of the rows, a line each, whatever is in
 // their texts, and whichever services they are of.
 func TestListingIsTheRows(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"a\u001fb","config":{"domain":"example.com"}}`)
 	a.Must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{"domain":"example.org"}}`)
@@ -281,6 +282,7 @@ func (a *appliance) entries(t *testing.T, f usageFilter) string {
 
 // A test of a target that is the program itself causes one refused request, and no further test.
 func TestNotificationToItself(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	var requests atomic.Int64
 	guarded := web.GuardTCP(web.GuardConfig{Deny: a.deny}, a.routes())
@@ -307,6 +309,7 @@ func TestNotificationToItself(t *testing.T) {
 
 // A stopped target is told by the metrics, the status page and the text of /healthz, until it is saved again.
 func TestStoppedTargetIsTold(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	const path, body = "/api/v1/ddns/notifications/ops", `{"kind":"generic","url":"http://127.0.0.1:1/"}`
 	told := func(want string, faults int64) {
@@ -336,6 +339,7 @@ func TestStoppedTargetIsTold(t *testing.T) {
 
 // What the guard refuses is answered as everything else.
 func TestGuardAnswersInTheEnvelope(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	file := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(file, []byte("first-token-of-the-two\nsecond-token-of-the-two\n"), 0o600); err != nil {
@@ -415,6 +419,7 @@ func (a *atEnd) Write(p []byte) (int, error) {
 
 // Who has a whole backup may ask for the next one at once.
 func TestBackupAfterBackup(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	request := httptest.NewRequest("GET", "/api/v1/ddns/backup", nil)
 	second := httptest.NewRecorder()
@@ -460,6 +465,7 @@ func (a *appliance) fillUp(t testing.TB) (acknowledged int) {
 // The disk is full while the program runs: writes say so, all else goes on, and it
 // heals by itself. So it is when it starts on a full disk.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t)
 	path := filepath.Join(dir, "meshddns.db")
 	const config = `{"provider":"builtin","access_key_id":"a","access_key_secret":"b","domain":"example.com","txt_record_name":"_mesh","enabled":true,"txt_endpoints":["tcp://192.0.2.1:1"]}`
@@ -521,6 +527,7 @@ func TestFullDisk(t *testing.T) {
 // After a kill the log is still there, of which the index may not be: it is read on a
 // full disk too.
 func TestFullDiskAfterAKill(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t)
 	killed := filledStore(t)
 	if _, err := killed.CreateUsage(t.Context(), custom("office", 42)); err != nil {
@@ -592,6 +599,7 @@ func damaged(t *testing.T) (path string) {
 
 // A page of zeros is found soon after the start.
 func TestZeroedPage(t *testing.T) {
+	t.Parallel()
 	p := runProgram(t, nil, "-db", damaged(t))
 	p.logged("level=ERROR msg=\"restore a backup\"")
 	response, err := http.Get(p.url + "/healthz")
@@ -728,6 +736,7 @@ func checkForm(t *testing.T, w *httptest.ResponseRecorder, body string) {
 // The flag -language decides about requests without Accept-Language, and about no others. The
 // guards' refusals follow it too.
 func TestLanguageFlag(t *testing.T) {
+	t.Parallel()
 	p := runProgram(t, []string{"MESHDDNS_LANGUAGE=en"})
 	for _, test := range []struct {
 		path, host, accepted string
@@ -792,6 +801,7 @@ func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
 // All is well until a name fails, or the provision file has a fault. Then a dead man's switch
 // gets no request.
 func TestWell(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t, stopClock)
 	if !a.well(t.Context()) {
 		t.Error("a new appliance is not well")
@@ -816,6 +826,7 @@ func TestWell(t *testing.T) {
 // TestStreamsAtOnce: 64 streams of events are open at once. A further one is refused, and has a place when
 // one of them has ended.
 func TestStreamsAtOnce(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	open := func() (response *http.Response, end func()) {
 		ctx, cancel := context.WithCancel(t.Context())
