@@ -673,8 +673,8 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 	}
 }
 
-// backup sends a consistent copy of the live database, one at a time. For a HEAD request it
-// makes and counts none: only the size of the copy is not known without.
+// backup sends a consistent copy of the live database, one at a time. A HEAD request gets the headers without
+// Content-Length, because only a copy has a size; it makes no copy and counts none.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		web.Attachment(w.Header(), "application/vnd.sqlite3", "meshddns.db")

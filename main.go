@@ -48,7 +48,7 @@ import (
 func main() {
 	signal.Ignore(syscall.SIGPIPE) // else a line to standard error ends the program when its reader has gone
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	hangUps := make(chan os.Signal, 1) // one that comes while another is obeyed is obeyed after it
+	hangUps := make(chan os.Signal, 1) // a SIGHUP that arrives while the program obeys an earlier one waits here
 	signal.Notify(hangUps, syscall.SIGHUP)
 	p := process{args: os.Args[1:], environ: os.Environ(), hangUps: hangUps, stdout: os.Stdout, stderr: os.Stderr}
 	err := run(ctx, p)

@@ -125,8 +125,8 @@ func (o *operations) publishing(ctx context.Context, u mesh.Usage, language msg.
 	return shown, errors.Join(err, unread)
 }
 
-// awaited is publishing for an answer that has waited for it, else nil. It leaves out records that cannot
-// be read, because what the answer is about is stored.
+// awaited returns what publishing returns if the caller has waited (?wait=), else nil. A fault while it reads the
+// records only leaves them out of the answer, because the change that the answer confirms is stored.
 func (o *operations) awaited(ctx context.Context, waits bool, u mesh.Usage, language msg.Language) *answers.ListedPublish {
 	if !waits {
 		return nil
@@ -210,9 +210,9 @@ func (o *operations) reserveAndWait(ctx context.Context, want reservation) (u me
 	return u, repeated, err
 }
 
-// published waits until the value of a usage stands at its provider or has failed, or the patience ends, and
-// returns the state: pending if it cannot be read, because what is waited for is stored. It does not wait
-// for a person, when nothing else works on the name.
+// published waits until the value of a usage stands at its provider or has failed, or until the patience ends, and
+// returns the state. A state that cannot be read counts as pending, because the reservation is stored. published
+// does not wait where a person has to act first: in mode manual, without a provider, or when publishing is disabled.
 func (o *operations) published(ctx context.Context, waiter *reconcile.Waiter, u mesh.Usage, patience web.Patience) mesh.Publishing {
 	read := context.WithoutCancel(ctx)
 	ctx, cancel := patience(ctx)

@@ -13,6 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"meshddns/internal/events"
 )
 
 // The codes that the program can give are in the contract, and no other.
@@ -35,6 +38,27 @@ func TestCodes(t *testing.T) {
 		if slices.Sort(got); len(want) < 20 || !slices.Equal(got, want) {
 			t.Errorf("%s in docs/openapi.json:\n%q\nin the program:\n%q", name, got, want)
 		}
+	}
+}
+
+// The kinds of events are in the contract, and no other.
+func TestEvents(t *testing.T) {
+	var contract struct {
+		Components struct {
+			Schemas struct {
+				Event struct {
+					Properties struct{ Kind struct{ Enum []events.Kind } }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(OpenAPI, &contract); err != nil {
+		t.Fatal(err)
+	}
+	got, want := contract.Components.Schemas.Event.Properties.Kind.Enum, append(slices.Clone(events.Kinds), events.Gap)
+	slices.Sort(want)
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("docs/openapi.json has the kinds\n%q\nthe program has\n%q", got, want)
 	}
 }
 
@@ -208,6 +232,38 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// A cell of a table has words, not paragraphs: a reader looks it up at a glance.
+func TestTables(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells := 0
+	for _, page := range append(pages, "../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(fence.ReplaceAllString(string(text), "")) {
+			if !strings.HasPrefix(line, "| ") {
+				continue
+			}
+			for cell := range strings.SplitSeq(strings.Trim(line, "| \n"), " | ") {
+				cells++
+				if seen := link.ReplaceAllString(cell, "]"); utf8.RuneCountInString(seen) > longestCell {
+					t.Errorf("%s: a cell has more than %d characters: %s", page, longestCell, cell)
+				}
+			}
+		}
+	}
+	if cells < 500 {
+		t.Errorf("only %d cells", cells)
+	}
+}
+
+// longestCell has room for two short sentences.
+const longestCell = 180
+
 // The tests that the page of limits names exist.
 func TestLimits(t *testing.T) {
 	page, err := os.ReadFile("limits.md")
@@ -246,23 +302,3 @@ var (
 	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	testName     = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+|[a-z-]+(?:_test\.go|\.txt)\b`)
 )
-
-// sources are the files of the project that docs/develop.md names.
-var sources = regexp.MustCompile("`((?:internal|test|testdata|docs)/[\\w/.*]+|\\w+\\.(?:go|sql))`")
-
-// TestWalks: each file that the page of the changes names is there.
-func TestWalks(t *testing.T) {
-	page, err := os.ReadFile("develop.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := sources.FindAllStringSubmatch(string(page), -1)
-	for _, match := range named {
-		if found, err := filepath.Glob("../" + match[1]); err != nil || len(found) == 0 {
-			t.Errorf("%s is not there", match[1])
-		}
-	}
-	if len(named) < 30 {
-		t.Errorf("the page names %d files", len(named))
-	}
-}

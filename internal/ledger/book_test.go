@@ -192,8 +192,8 @@ func (b *book) put(p reconcile.Place) reconcile.Place {
 	return p
 }
 
-// told is what is told of the usages at a name: their ids, states and rivals.
-func (b *book) told(name string) string {
+// shown is what answers show of the usages at a name: their ids, states and rivals.
+func (b *book) shown(name string) string {
 	b.t.Helper()
 	return strings.Join(b.texts(`SELECT concat_ws(' ', id, state, nullif(rival, '')) FROM usages WHERE name = ? ORDER BY seq`, name), ", ")
 }

@@ -284,9 +284,9 @@ func (all reservations) about(e events.Event) events.Event {
 	return e
 }
 
-// tellRival stores the event of a usage whose name another network has, or has no longer.
-func (g *Ledger) tellRival(ctx context.Context, tx *sql.Tx, r reconcile.Retelling) error {
-	before, after := r.Before.Rival, r.Now.Told.Rival
+// noteRival stores the event of a usage whose name another network has, or has no longer.
+func (g *Ledger) noteRival(ctx context.Context, tx *sql.Tx, r reconcile.ShownChange) error {
+	before, after := r.Before.Rival, r.Now.Shown.Rival
 	if (before == "") == (after == "") || r.Now.Releasing {
 		return nil
 	}

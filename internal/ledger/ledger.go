@@ -81,7 +81,7 @@ const (
 	ErrOwnOwner   = sqlite.Refusal(msg.OwnerIsOwn)
 )
 
-// MarkDue makes a name due, and stores the Told of its usages. It does not store the Told
+// MarkDue makes a name due, and stores the Shown of its usages. It does not store the Shown
 // of a new name: the caller knows that.
 func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) error {
 	known, err := g.markDue(ctx, tx, name, lane)
@@ -91,7 +91,7 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 	if err := g.markOwn(ctx, tx, name, lane); err != nil || !known {
 		return err
 	}
-	return g.tell(ctx, tx, []string{name})
+	return g.storeShown(ctx, tx, []string{name})
 }
 
 // AddName stores the name of a new usage if it is not known, and reports whether it was. own is the name of the
@@ -175,8 +175,8 @@ func (g *Ledger) Defer(ctx context.Context, all []reconcile.Due) error {
 	})
 }
 
-// tell works out the Told of the usages of some names from the stored state, and stores it.
-func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
+// storeShown works out the Shown of the usages of some names from the stored state, and stores it.
+func (g *Ledger) storeShown(ctx context.Context, tx *sql.Tx, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -184,13 +184,13 @@ func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range reconcile.Retold(state, g.config.Addresses()) {
-		told := r.Now.Told
-		_, err := tx.ExecContext(ctx, `UPDATE usages SET state = ?, place = ?, rival = ? WHERE id = ?`, told.State, told.Place, told.Rival, r.Now.ID)
+	for _, r := range reconcile.Outdated(state, g.config.Addresses()) {
+		shown := r.Now.Shown
+		_, err := tx.ExecContext(ctx, `UPDATE usages SET state = ?, place = ?, rival = ? WHERE id = ?`, shown.State, shown.Place, shown.Rival, r.Now.ID)
 		if err != nil {
 			return err
 		}
-		if err := g.tellRival(ctx, tx, r); err != nil {
+		if err := g.noteRival(ctx, tx, r); err != nil {
 			return err
 		}
 	}
@@ -249,7 +249,7 @@ func (g *Ledger) Adopted(ctx context.Context, q sqlite.Queryer, owner string) (a
 }
 
 // Intend stores the places that decide returns, before DNS is written. decide gets the state of some
-// names with the records at some owner names. The Told of the usages stays until Settle.
+// names with the records at some owner names. The Shown of the usages stays until Settle.
 func (g *Ledger) Intend(ctx context.Context, names, owners []string, decide func(reconcile.State) []*reconcile.Place) error {
 	var places []*reconcile.Place
 	var ids []int64
@@ -281,7 +281,7 @@ func (g *Ledger) Intend(ctx context.Context, names, owners []string, decide func
 // commit unless a request waits. After an error some of them may be committed.
 func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 	names := partNames
-	if len(work.Places)+len(work.Ended)+len(work.Told) == 0 {
+	if len(work.Places)+len(work.Ended)+len(work.Shown) == 0 {
 		names = partTimes
 	}
 	return inParts(work.Parts(names), func(part reconcile.Settlement) error { return g.settle(sqlite.Background(ctx), part) })
@@ -317,17 +317,17 @@ func (g *Ledger) settle(ctx context.Context, work reconcile.Settlement) error {
 		if _, err := g.changePlaces(ctx, tx, places, work.Ended); err != nil {
 			return err
 		}
-		told := slices.Clone(work.Told)
+		outdated := slices.Clone(work.Shown)
 		for _, p := range slices.Concat(work.Places, work.Ended) {
-			told = append(told, p.Name)
+			outdated = append(outdated, p.Name)
 		}
 		for _, d := range work.Names {
 			if err := g.settleName(ctx, tx, d); err != nil {
 				return err
 			}
 		}
-		slices.Sort(told)
-		return g.tell(ctx, tx, slices.Compact(told))
+		slices.Sort(outdated)
+		return g.storeShown(ctx, tx, slices.Compact(outdated))
 	})
 }
 
@@ -456,7 +456,7 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 			return err
 		}
 		for _, name := range names {
-			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged); err != nil { // no tell: the engine stores the Told of many names at once
+			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged); err != nil { // no storeShown: the engine stores the Shown of many names at once
 				return err
 			}
 			if err := g.markOwn(ctx, tx, name, reconcile.LaneChanged); err != nil {

@@ -307,8 +307,8 @@ type storedUsage struct {
 func scanStoredUsage(row sqlite.Scanner) (u storedUsage, err error) {
 	var network mesh.NetworkID
 	var status string
-	told := &u.usage.Told
-	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status, &told.State, &told.Place, &told.Rival,
+	shown := &u.usage.Shown
+	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status, &shown.State, &shown.Place, &shown.Rival,
 		(*sqlite.TextList)(&u.usage.Formats), &u.usage.PeerID)
 	u.usage.Network, u.usage.Releasing = network.String(), status == StatusReleasing
 	return u, err

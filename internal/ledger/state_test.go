@@ -100,9 +100,9 @@ func TestLookOfALateClock(t *testing.T) {
 	}
 }
 
-// TestStatesAreTold has two networks at one name: what is told of each is stored with every change of
+// TestShownIsStored has two networks at one name: the Shown of each is stored with every change of
 // a place, and of what is wanted.
-func TestStatesAreTold(t *testing.T) {
+func TestShownIsStored(t *testing.T) {
 	b := newBook(t)
 	account := reconcile.Account{ID: b.account("token", "one")}
 	b.configure("auto", account.ID)
@@ -112,7 +112,7 @@ func TestStatesAreTold(t *testing.T) {
 	b.due(name, reconcile.LaneChanged)
 	tell := func(what, want string) {
 		t.Helper()
-		if got := b.told(name); got != want {
+		if got := b.shown(name); got != want {
 			t.Errorf("%s: %q is told, want %q", what, got, want)
 		}
 	}
@@ -123,7 +123,7 @@ func TestStatesAreTold(t *testing.T) {
 	b.must(b.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{p}}))
 	tell("a failure", "u1 failed, u2 conflict 1")
 	p = b.name(name).Places[0]
-	want(t, "the place that is told of", b.texts(`SELECT CAST(place AS TEXT) FROM usages ORDER BY seq`), []string{fmt.Sprint(p.ID), "0"})
+	want(t, "the place of what is shown", b.texts(`SELECT CAST(place AS TEXT) FROM usages ORDER BY seq`), []string{fmt.Sprint(p.ID), "0"})
 	p.State, p.Standing = reconcile.Published, value(1)
 	b.must(b.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{p}}))
 	tell("it stands", "u1 published, u2 conflict 1")
@@ -131,12 +131,12 @@ func TestStatesAreTold(t *testing.T) {
 	b.due(name, reconcile.LaneAsked)
 	tell("the first is released", "u1 withdrawing, u2 pending")
 	b.exec(`DELETE FROM configuration`)
-	b.must(b.Settle(t.Context(), reconcile.Settlement{Told: []string{name}}))
+	b.must(b.Settle(t.Context(), reconcile.Settlement{Shown: []string{name}}))
 	tell("without a configuration", "u1 withdrawing, u2 none")
 }
 
-// TestOwnStateIsTold has the configuration's own record.
-func TestOwnStateIsTold(t *testing.T) {
+// TestShownOfTheConfiguration has the configuration's own record.
+func TestShownOfTheConfiguration(t *testing.T) {
 	b := newBook(t)
 	own := func() string {
 		state, err := b.OwnState(t.Context())

@@ -9,7 +9,7 @@ import (
 	"meshddns/internal/provider"
 )
 
-// FormatState is a record of a usage as clients are told: one for each owner name and type.
+// FormatState is a record of a usage as answers show it: one for each owner name and type.
 type FormatState struct {
 	Format  string // the formats that the record serves, with commas
 	Name    string // owner name

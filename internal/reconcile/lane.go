@@ -158,7 +158,7 @@ func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
 	}
 	e.inherit(e.ctx, b)
 	if e.ctx.Err() != nil && !slices.ContainsFunc(b.items, func(i *item) bool { return i.fault.Code != CodeInterrupted }) {
-		return // the program ends, and all is as it was stored
+		return // the program ends before any item has an outcome: the stored places say what its calls may have left behind
 	}
 	e.conclude(l, jobs, b)
 }

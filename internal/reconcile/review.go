@@ -116,7 +116,7 @@ func (e *Engine) holdLane(ctx context.Context, lane Lane) (next time.Time, err e
 }
 
 // restate returns the targets of a state. First it joins the places of sibling records that are one, and
-// stores the places whose state the current wish changes, and the Told of usages.
+// stores the places whose state the current wish changes, and the Shown of usages.
 func (e *Engine) restate(ctx context.Context, state State) ([]Target, error) {
 	all := Desired(state, e.config.Addresses())
 	if joined := absorptions(all, e.config.Now()); len(joined.Ended) > 0 {
@@ -140,11 +140,11 @@ func (e *Engine) restate(ctx context.Context, state State) ([]Target, error) {
 				s.Places = append(s.Places, t.Records[i].Place)
 			}
 		}
-		if len(t.retold(state.Configured)) > 0 {
-			s.Told = append(s.Told, t.Name.Name)
+		if len(t.outdated(state.Configured)) > 0 {
+			s.Shown = append(s.Shown, t.Name.Name)
 		}
 	}
-	if len(s.Places)+len(s.Told) == 0 {
+	if len(s.Places)+len(s.Shown) == 0 {
 		return all, nil
 	}
 	return all, e.config.Database.Settle(ctx, s)

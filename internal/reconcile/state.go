@@ -69,7 +69,7 @@ type Usage struct {
 	Leased    []mesh.Endpoint // what nodes have renewed, in the order of the slots
 	Dead      []string        // endpoints that a check has found dead, with their addresses
 	Formats   []string        // of package mesh; none: mesh1
-	Told      Told            // the stored one
+	Shown     Shown           // the stored one
 }
 
 // Own is the configuration's own record.
@@ -182,7 +182,7 @@ type Settlement struct {
 	Places []Place // to store
 	Ended  []Place // to delete: no value of ours stands there any more
 	Names  []Due
-	Told   []string // names with a usage whose stored Told is outdated
+	Shown  []string // names with a usage whose stored Shown is outdated
 	By     string   // the cause of the work as events name it, "" for the program itself
 }
 
@@ -215,9 +215,9 @@ func (s Settlement) Parts(names int) (parts []Settlement) {
 		to := part(d.Name)
 		to.Names = append(to.Names, d)
 	}
-	for _, name := range s.Told {
+	for _, name := range s.Shown {
 		to := part(name)
-		to.Told = append(to.Told, name)
+		to.Shown = append(to.Shown, name)
 	}
 	return parts
 }
@@ -281,7 +281,7 @@ type Database interface {
 	// EndProbe deletes the place of a probe that was seen to be gone.
 	EndProbe(ctx context.Context, p Place) error
 	// Settle commits a settlement, deletes the released usages that are free by it, and
-	// stores the Told of the usages whose places changed.
+	// stores the Shown of the usages whose places changed.
 	Settle(ctx context.Context, s Settlement) error
 
 	// Request reads the request for a new pass.

@@ -179,8 +179,8 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	}
 }
 
-// movePast moves the zone past a version from a lost database, if the secondary has one. again reports
-// whether an earlier message was in vain.
+// movePast gives the zone a serial above the one that the secondary has from a lost database, if such a
+// serial is noted. again reports whether the secondary has not fetched the zone after an earlier message.
 func (n *Notifier) movePast(ctx context.Context, f *follower, s *state) (again bool, err error) {
 	f.mu.Lock()
 	again = s.pause > firstPause

@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -25,6 +27,22 @@ func TestSpeed(t *testing.T) {
 		{"dns-flood", floodShare},
 		{"transfer", transferSpeed},
 	})
+}
+
+// TestPageOfFigures: docs/performance.md has few lines. After a run of all groups, which stand above, with
+// all tools, each line of the page is one that was printed; so add has compared its bounds.
+func TestPageOfFigures(t *testing.T) {
+	lines := 0
+	whole := len(printed.lines) > 0 && flag.Lookup("test.run").Value.String() == "" && os.Getenv("CI") == "true"
+	for row, bounds := range documented(t) {
+		lines += len(bounds)
+		if whole && !slices.ContainsFunc(printed.lines, func(l line) bool { return l.row == row }) {
+			t.Errorf("no benchmark prints %q", row)
+		}
+	}
+	if lines < 15 || lines > 25 {
+		t.Errorf("docs/performance.md has %d lines, want 15 to 25", lines)
+	}
 }
 
 // scale is how much is measured.

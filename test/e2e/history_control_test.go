@@ -89,7 +89,7 @@ var historyControls = []historyControl{
 		within: 300, finds: `.`,
 	},
 	{
-		name: "the state is that of the last look", file: "internal/reconcile/told.go",
+		name: "the state is that of the last look", file: "internal/reconcile/shown.go",
 		old: "state := r.Now().State", new: "state := r.Place.State",
 		within: 100, finds: `.`,
 	},

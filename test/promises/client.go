@@ -157,7 +157,7 @@ func (h *host) publish(u usage, endpoints ...string) {
 	}
 }
 
-// publishing is how far a usage's record is, as clients are told: its state, its
+// publishing is how far a usage's record is, as answers show it: its state, its
 // value, and the code of why it is not as it should be.
 func (h *host) publishing(u usage) string {
 	h.t.Helper()

@@ -206,7 +206,7 @@ func (suite publishing) TestManualLookTakesNothingAway(t *testing.T) {
 	})
 }
 
-// TestStateIsTrue changes what is wanted in mode manual: what is told of it is
+// TestStateIsTrue changes what is wanted in mode manual: what answers show of it is
 // true before anything is synchronised, in answers and figures.
 func (suite publishing) TestStateIsTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -167,7 +167,7 @@ func (suite publishing) TestPreview(t *testing.T) {
 		h.reserve(service, "new", 44)
 		h.force(gone)
 		last, _, _ := h.engine.Last(t.Context())
-		h.until("what is told is reviewed", func() bool {
+		h.until("what answers show is reviewed", func() bool {
 			return h.count(`SELECT (SELECT count(*) FROM pass WHERE requested <> '') + (SELECT count(*) FROM names WHERE due IS NOT NULL AND lane = '')`) == 0
 		})
 		serial, version := s.Serial(t), h.version()

@@ -16,14 +16,14 @@ import (
 	"meshddns/test/support"
 )
 
-// TestToldIsTrue makes random histories of what clients, providers and the program do. What
-// the database tells of a usage is true when the engine is at rest, and lists, totals and
+// TestShownIsTrue makes random histories of what clients, providers and the program do. The Shown
+// of each usage is true when the engine is at rest, and lists, totals and
 // answers about one usage agree.
-func (suite publishing) TestToldIsTrue(t *testing.T) {
+func (suite publishing) TestShownIsTrue(t *testing.T) {
 	seen := map[reconcile.PlaceState]int{}
 	for seed := range uint64(support.Count(6, 12)) {
 		synctest.Test(t, func(t *testing.T) {
-			h := suite.newToldHost(t, seed)
+			h := suite.newShownHost(t, seed)
 			h.start()
 			for n := range 25 {
 				for range 1 + h.random.IntN(4) {
@@ -45,25 +45,25 @@ func (suite publishing) TestToldIsTrue(t *testing.T) {
 	}
 }
 
-// toldHost is a host at which anything may happen.
-type toldHost struct {
+// shownHost is a host at which anything may happen.
+type shownHost struct {
 	*host
 	vendor   *dnsVendor
 	random   *rand.Rand
 	services []string
 }
 
-func (suite Suite) newToldHost(t *testing.T, seed uint64) *toldHost {
+func (suite Suite) newShownHost(t *testing.T, seed uint64) *shownHost {
 	h, v := suite.newVendorHost(t)
 	own := dnsAccount("vendor", "", "own", "x")
 	v.zones["own"] = v.zones["key"]
 	services := []string{h.service("example.com"), h.service("example.com"), h.service("example.com", own...), h.service("elsewhere.example")}
 	h.mode(modeAuto)
-	return &toldHost{host: h, vendor: v, random: rand.New(rand.NewPCG(seed, 1)), services: services}
+	return &shownHost{host: h, vendor: v, random: rand.New(rand.NewPCG(seed, 1)), services: services}
 }
 
 // anyUsage gives any usage, which there may not be.
-func (h *toldHost) anyUsage() (u usage, ok bool) {
+func (h *shownHost) anyUsage() (u usage, ok bool) {
 	all := h.usages("")
 	if len(all) == 0 {
 		return u, false
@@ -71,10 +71,10 @@ func (h *toldHost) anyUsage() (u usage, ok bool) {
 	return all[h.random.IntN(len(all))], true
 }
 
-func oneOf[T any](h *toldHost, of ...T) T { return of[h.random.IntN(len(of))] }
+func oneOf[T any](h *shownHost, of ...T) T { return of[h.random.IntN(len(of))] }
 
 // step makes something happen.
-func (h *toldHost) step() {
+func (h *shownHost) step() {
 	u, ok := h.anyUsage()
 	try := func(err error) {
 		if err != nil && !errors.Is(err, refused(msg.UnknownUsage)) { // its release may have come to its end meanwhile
@@ -112,8 +112,8 @@ func (h *toldHost) step() {
 	}
 }
 
-// check compares what is told with what is true.
-func (h *toldHost) check(when string, seen map[reconcile.PlaceState]int) {
+// check compares the stored Shown with what is true.
+func (h *shownHost) check(when string, seen map[reconcile.PlaceState]int) {
 	h.t.Helper()
 	ctx := context.Background()
 	usages := h.usages("")
@@ -129,9 +129,9 @@ func (h *toldHost) check(when string, seen map[reconcile.PlaceState]int) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for _, r := range reconcile.Retold(state, h.engine.Addresses()) {
+	for _, r := range reconcile.Outdated(state, h.engine.Addresses()) {
 		stored, err := h.usage(r.Now.ID)
-		h.t.Errorf("%s: %s is told %+v (%v), true is %+v", when, stored.Name, stored, err, r.Now.Told)
+		h.t.Errorf("%s: %s shows %+v (%v), true is %+v", when, stored.Name, stored, err, r.Now.Shown)
 	}
 	totals := h.totals()
 	own, err := h.Ledger.OwnState(ctx)
