@@ -345,8 +345,11 @@ func TestCreateUsage(t *testing.T) {
 	if totals, err := s.ledger.Totals(ctx); err != nil || totals["usages"] != 1 {
 		t.Errorf("totals %v, %v", totals, err)
 	}
-	if due, err := s.ledger.Due(ctx, "", s.now().Add(time.Hour), 10); err != nil || !slices.Equal(due, []string{made.Name}) {
-		t.Errorf("due: %q, %v", due, err)
+	if names, err := sqlite.Collect(ctx, s.db.Reader, sqlite.Text, `SELECT name FROM names`); err != nil || !slices.Equal(names, []string{made.Name}) {
+		t.Errorf("names: %q, %v", names, err)
+	}
+	if due, err := s.ledger.Due(ctx, reconcile.LaneChanged, s.now().Add(time.Hour), 10); err != nil || len(due) > 0 {
+		t.Errorf("due without a configuration: %q, %v", due, err)
 	}
 }
 
