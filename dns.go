@@ -1,29 +1,33 @@
-// The list of providers; the parts of the reconciler and of the built-in DNS server; the
-// operations on the configuration and on services, which requests and provision files share.
+// The list of providers and the clients of accounts; the operations on the configuration and on services, which requests
+// and provision files share; what the status page and the metrics show of them.
 
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
+	"database/sql"
 	"errors"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/check"
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/notify"
+	"meshddns/internal/page"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
@@ -162,44 +166,6 @@ func (j *probeJournal) fault(err error) error {
 	return &provider.Error{Kind: reconcile.CodeDatabase, Err: err}
 }
 
-// configurationBody is the configuration as clients write it.
-type configurationBody struct {
-	Provider        string         `json:"provider"`
-	AccessKeyID     string         `json:"access_key_id"`
-	AccessKeySecret secrets.Secret `json:"access_key_secret"`
-	Endpoint        string         `json:"endpoint"`
-	Domain          string         `json:"domain"`
-	TXTRecordName   string         `json:"txt_record_name"`
-	TXTEndpoints    []string       `json:"txt_endpoints"`
-	SyncMode        string         `json:"sync_mode"`
-	RetryInterval   *int64         `json:"retry_interval"`
-	MaxRetries      *int64         `json:"max_retries"`
-	Enabled         bool           `json:"enabled"`
-}
-
-func (b configurationBody) configuration() mesh.Configuration {
-	return mesh.Configuration{
-		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
-		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: mesh.SyncMode(b.SyncMode),
-		RetryInterval: sqlite.Given(b.RetryInterval), MaxRetries: sqlite.Given(b.MaxRetries), Enabled: b.Enabled,
-	}
-}
-
-// checkConfiguration checks a configuration in the order of the contract.
-func checkConfiguration(c mesh.Configuration) error {
-	switch {
-	case c.Provider == "":
-		return msg.Refuse(msg.ProviderEmpty)
-	case c.AccessKeyID == "" || c.Secret == "":
-		return msg.Refuse(msg.AccessKeyEmpty)
-	case c.Domain == "":
-		return msg.Refuse(msg.DomainEmpty)
-	case c.TXTRecordName == "":
-		return msg.Refuse(msg.TXTRecordNameEmpty)
-	}
-	return badEndpoints(mesh.AnyNetwork, c.Endpoints)
-}
-
 // missingMember says which member of a configuration cannot be tried.
 func missingMember(c mesh.Configuration) error {
 	for _, field := range [][2]string{
@@ -216,76 +182,6 @@ func missingMember(c mesh.Configuration) error {
 	return nil
 }
 
-// serviceBody is a service as clients write it.
-type serviceBody struct {
-	mesh.ServiceMembers
-	Config secrets.JSON `json:"config"`
-}
-
-// service makes the service of a body. Masked secrets are still masked.
-func (body serviceBody) service() mesh.Service {
-	v := mesh.Service{ServiceMembers: body.ServiceMembers, Config: secrets.Secret(body.Config)}
-	if json.Unmarshal(body.Config, &v.Config) != nil {
-		var compact bytes.Buffer
-		if json.Compact(&compact, body.Config) == nil {
-			v.Config = secrets.Secret(compact.String())
-		}
-	}
-	return v
-}
-
-// checked checks a body in the order of the contract, and makes the service of it.
-func (body serviceBody) checked() (v mesh.Service, err error) {
-	v = body.service()
-	if !mesh.GoodServiceID(body.ID) {
-		return v, msg.Refuse(msg.ServiceIDInvalid)
-	}
-	if body.Name == "" {
-		return v, msg.Refuse(msg.ServiceNameEmpty)
-	}
-	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
-		fault := strictjson.Phrase(err)
-		if fault.ID == msg.BodyEmpty {
-			fault = msg.Phrase{ID: msg.ConfigEmpty}
-		}
-		return v, msg.Refuse(msg.ServiceConfigShape, fault)
-	}
-	var typed mesh.ServiceConfig
-	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
-		e, _ := errors.AsType[*strictjson.Error](err)
-		return v, msg.Refuse(msg.ServiceEntryType, e.Field, strictjson.TypeText[e.Want])
-	}
-	if config, _ := mesh.ParseServiceConfig(v.Config); config.Domain != "" && dns.NameFault(dns.Parse(config.Domain)) != "" {
-		return v, msg.Refuse(msg.ServiceDomainInvalid, config.Domain, answers.LabelFault(config.Domain))
-	}
-	_, err = mesh.Members{Formats: typed.Formats, Check: typed.Check}.Change()
-	return v, cmp.Or(err, badEndpoints(mesh.AnyNetwork, typed.Endpoints))
-}
-
-// checkOwner checks the form of an owner.
-func checkOwner(owner string) error {
-	if len(owner) != len(mesh.AnyOwner) || strings.Trim(owner, "0123456789abcdef") != "" {
-		return msg.Refuse(msg.OwnerInvalid)
-	}
-	return nil
-}
-
-// badEndpoints refuses endpoints that cannot be published for a network.
-func badEndpoints(network mesh.NetworkID, endpoints []string) error {
-	return refusedEndpoints(mesh.Check(network.String(), mesh.AnyOwner, endpoints))
-}
-
-// refusedEndpoints returns the refusal for an error of endpoints.
-func refusedEndpoints(err error) error {
-	if long, ok := errors.AsType[*mesh.TooLongError](err); ok {
-		return msg.Refuse(msg.ValueTooLong, long.Octets, long.Most)
-	}
-	if bad, ok := errors.AsType[*mesh.EndpointError](err); ok {
-		return msg.Refuse(msg.EndpointInvalid, bad.Text, bad.After())
-	}
-	return err
-}
-
 // operations do the work of requests and provision files. Each checks in the order of the contract
 // and then calls the store. They know no HTTP.
 type operations struct {
@@ -299,9 +195,25 @@ type operations struct {
 	secondaries *secondary.Notifier
 }
 
+// unmasked returns a configuration with the stored secret in place of the mask.
+func (o *operations) unmasked(ctx context.Context, c mesh.Configuration) (mesh.Configuration, error) {
+	if c.Secret != secrets.Mask {
+		return c, nil
+	}
+	stored, err := o.store.Configuration(ctx)
+	if err != nil && !errors.Is(err, errNoConfiguration) {
+		return c, err
+	}
+	c, ok := c.Unmasked(stored)
+	if !ok {
+		return c, errNoSecret
+	}
+	return c, nil
+}
+
 // saveConfiguration checks and stores a configuration, with the members in its body, and warns of what cannot work.
 func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration, members []string) ([]answers.Warning, error) {
-	if err := checkConfiguration(c); err != nil {
+	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	if err := o.store.PutConfiguration(ctx, c, c.Secret == secrets.Mask); err != nil {
@@ -355,16 +267,15 @@ func (o *operations) forgetConfiguration(ctx context.Context, patience web.Patie
 // registerService checks and stores a new service. A service without an id gets a new one. It
 // returns the stored service, and warnings about parts that cannot work; with an error, a service
 // that has only an id, or not even that.
-func (o *operations) registerService(ctx context.Context, body serviceBody, members []string) (mesh.Service, []answers.Warning, error) {
-	if body.ID == "" {
+func (o *operations) registerService(ctx context.Context, v mesh.Service, members []string) (mesh.Service, []answers.Warning, error) {
+	if v.ID == "" {
 		id, err := o.store.newID()
 		if err != nil {
 			return mesh.Service{}, nil, err
 		}
-		body.ID = id
+		v.ID = id
 	}
-	v, err := body.checked()
-	if err != nil {
+	if err := v.Check(); err != nil {
 		return mesh.Service{}, nil, err
 	}
 	if _, _, err := secrets.RestoreMembers(string(v.Config), "{}"); err != nil {
@@ -377,9 +288,8 @@ func (o *operations) registerService(ctx context.Context, body serviceBody, memb
 }
 
 // replaceService is registerService for a service with an id, which may exist.
-func (o *operations) replaceService(ctx context.Context, body serviceBody, members []string) (mesh.Service, []answers.Warning, error) {
-	v, err := body.checked()
-	if err != nil {
+func (o *operations) replaceService(ctx context.Context, v mesh.Service, members []string) (mesh.Service, []answers.Warning, error) {
+	if err := v.Check(); err != nil {
 		return mesh.Service{}, nil, err
 	}
 	if err := o.store.PutService(ctx, v); err != nil {
@@ -413,11 +323,11 @@ func (o *operations) configurationWarnings(c mesh.Configuration, members []strin
 	}
 	var numbers []answers.Warning
 	retry := reconcile.RetryPolicy(c.RetryInterval, c.MaxRetries)
-	if c.RetryInterval.V != 0 { // as nothing, 0 is the default
-		numbers = answers.WarnNumber("retry_interval", c.RetryInterval.V, int64(retry.First/time.Second))
+	if n := c.RetryInterval; n != nil && *n != 0 { // as nothing, 0 is the default
+		numbers = answers.WarnNumber("retry_interval", *n, int64(retry.First/time.Second))
 	}
-	if c.MaxRetries.Valid {
-		numbers = append(numbers, answers.WarnNumber("max_retries", c.MaxRetries.V, int64(retry.Retries))...)
+	if n := c.MaxRetries; n != nil {
+		numbers = append(numbers, answers.WarnNumber("max_retries", *n, int64(retry.Retries))...)
 	}
 	return slices.Concat(answers.WarnMembers(members, answers.ConfigurationMembers), o.accountWarnings(reconcile.ConfiguredAccount(c)), names,
 		answers.WarnMode(c.SyncMode), numbers, answers.WarnEnabled(members), answers.WarnEndpoints(c.Endpoints),
@@ -470,4 +380,57 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 		all = append(all, answers.WarnEndpoints(slices.Concat(config.Endpoints, global.Endpoints))...)
 	}
 	return all, nil
+}
+
+// shown is what the status page shows of the database and the engine.
+func (o *operations) shown() page.Source {
+	store, engine := o.store, o.engine
+	version, _, _ := sqlite3.Version()
+	return page.Source{
+		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
+		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Leftovers: store.ledger.Leftovers,
+		Configuration: func(ctx context.Context) (mesh.Configuration, error) {
+			c, err := store.Configuration(ctx)
+			if errors.Is(err, errNoConfiguration) {
+				return mesh.Configuration{}, nil
+			}
+			return c, err
+		},
+		InState: func(ctx context.Context, state reconcile.PlaceState, limit int) ([]mesh.Usage, error) {
+			return store.Usages(ctx, usageFilter{state: state}, limit)
+		},
+		OfNetwork: func(ctx context.Context, n mesh.NetworkID, limit int) ([]mesh.Usage, error) {
+			return store.Usages(ctx, usageFilter{network: sql.Null[mesh.NetworkID]{V: n, Valid: true}}, limit)
+		},
+		Stopped: func(ctx context.Context) (uint64, error) {
+			states, err := store.targets.States(ctx)
+			return states[notify.Stopped], err
+		},
+		Zone: engine.Zone, DownZones: engine.DownZones, Addresses: engine.Addresses, SQLite: version, Schema: schema.Version(),
+	}
+}
+
+// well reports whether nothing is wrong with records, zones, targets and the database.
+func (o *operations) well(ctx context.Context) bool {
+	totals, err := o.store.ledger.Totals(ctx)
+	states, unread := o.store.targets.States(ctx)
+	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(o.engine.DownZones())) + states[notify.Stopped]
+	return err == nil && unread == nil && bad == 0 && o.store.db.Health(ctx) == nil
+}
+
+// writeMetrics writes the versions, and the metrics of the database and the engine.
+func (o *operations) writeMetrics(ctx context.Context, page *daemon.Page, version string) error {
+	engine, _, _ := sqlite3.Version()
+	page.Family("meshddns_build_info", "gauge", "Versions of meshddns, of Go and of SQLite.")
+	page.Figure(1, daemon.Label{Name: "version", Value: version}, daemon.Label{Name: "goversion", Value: runtime.Version()}, daemon.Label{Name: "sqlite", Value: engine})
+	totals, err := o.store.ledger.WriteMetrics(ctx, page)
+	if err == nil {
+		err = o.store.targets.WriteMetrics(ctx, page)
+	}
+	if err != nil {
+		return err
+	}
+	o.engine.WriteMetrics(page)
+	o.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
+	return nil
 }

@@ -47,7 +47,7 @@ func openProgram(ctx context.Context, path string, o promises.Options) (*promise
 	server := newServer(operations{store: s, clients: clients{ledger: s.ledger, zones: s.zones, hidden: never}}, "", o.Log)
 	ops := &server.ops
 	return &promises.Program{
-		Routes: server.routes(), Path: s.path(), Owner: s.owner, Addresses: last,
+		Routes: server.routes(), Path: s.path(), Owner: s.ledger.Owner(), Addresses: last,
 		Reader: s.db.Reader, Writer: s.db.Writer, Ledger: s.ledger, Zones: s.zones, Subscribe: s.db.Subscribe,
 		NewEngine: func(book *hostaddr.Book, interval time.Duration, change func(*reconcile.Config)) *reconcile.Engine {
 			c := testEngine(s, ops.clients, book, interval, o.Log)

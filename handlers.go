@@ -13,15 +13,12 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/mattn/go-sqlite3"
 
 	"meshddns/docs"
 	"meshddns/internal/answers"
@@ -32,9 +29,7 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
 	"meshddns/internal/page"
-	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secondary"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
@@ -62,9 +57,16 @@ type server struct {
 func newServer(ops operations, version string, log *slog.Logger, figures ...func(*daemon.Page)) *server {
 	s := &server{ops: ops, public: reconcile.Internet, log: log, version: version, figures: figures}
 	s.adapter = web.Adapter{Log: log, Broken: broken, Counted: s.requests.Count, Faults: web.NewRefusalLines(log)}
-	s.sender = &notify.Sender{Table: ops.store.targets, History: ops.store.events, Well: s.well, Log: log}
-	s.status = page.New(s.shown())
+	s.sender = &notify.Sender{Table: ops.store.targets, History: ops.store.events, Well: func(ctx context.Context) bool { return s.provisionFaults.Load() == 0 && s.ops.well(ctx) }, Log: log}
+	s.status = s.newPage()
 	return s
+}
+
+// newPage makes the status page.
+func (s *server) newPage() *page.Page {
+	shown := s.ops.shown()
+	shown.Faults, shown.Refuse, shown.Fault, shown.Program = s.provisionFaults.Load, s.adapter.Refuse, s.adapter.Blame, s.version
+	return page.New(shown)
 }
 
 const (
@@ -150,12 +152,12 @@ func (s *server) configuration(r *http.Request) (web.Reply, error) {
 }
 
 func (s *server) putConfiguration(r *http.Request) (web.Reply, error) {
-	var body configurationBody
+	var body mesh.Configuration
 	members, err := web.DecodeMembers(r, &body)
 	if err != nil {
 		return web.Reply{}, err
 	}
-	warnings, err := s.ops.saveConfiguration(r.Context(), body.configuration(), members)
+	warnings, err := s.ops.saveConfiguration(r.Context(), body, members)
 	answer := web.Reply{Message: msg.ConfigurationSaved}
 	if len(warnings) > 0 {
 		answer.Data = map[string]any{"warnings": answers.WarningTexts(warnings, web.Language(r))}
@@ -184,19 +186,12 @@ func (s *server) testConnection(r *http.Request) (web.Reply, error) {
 	if err := web.Decode(r, &body); err != nil {
 		return web.Reply{}, err
 	}
-	c := mesh.Configuration{
+	c, err := s.ops.unmasked(r.Context(), mesh.Configuration{
 		Provider: body.Provider, AccessKeyID: body.AccessKeyID, Secret: body.AccessKeySecret, Endpoint: body.Endpoint,
 		Domain: body.Domain, TXTRecordName: body.TXTRecordName,
-	}
-	if c.Secret == secrets.Mask {
-		stored, err := s.ops.store.Configuration(r.Context())
-		if err != nil && !errors.Is(err, errNoConfiguration) {
-			return web.Reply{}, err
-		}
-		var ok bool
-		if c, ok = c.Unmasked(stored); !ok {
-			return web.Reply{}, errNoSecret
-		}
+	})
+	if err != nil {
+		return web.Reply{}, err
 	}
 	limit := testTime
 	if body.WriteTest {
@@ -311,7 +306,7 @@ func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	if err := checkOwner(body.Owner); err != nil {
+	if err := mesh.CheckOwner(body.Owner); err != nil {
 		return web.Reply{}, err
 	}
 	if body.Owner == s.ops.store.ledger.Owner() {
@@ -345,12 +340,9 @@ func (s *server) providers(r *http.Request) (web.Reply, error) {
 
 func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 	var body struct {
-		ServiceID    string          `json:"service_id"`
-		PrefixMode   mesh.PrefixMode `json:"prefix_mode"`
-		CustomPrefix string          `json:"custom_prefix"`
-		NetworkID    *mesh.NetworkID `json:"network_id"`
-		NetworkName  string          `json:"network_name"`
-		mesh.Members
+		mesh.Reservation
+		NetworkName string `json:"network_name"`
+		mesh.OptionsChange
 	}
 	patience, waits, err := web.Waiting(r, 0)
 	if err != nil {
@@ -364,8 +356,7 @@ func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	options, err := body.Change()
-	if err != nil {
+	if err := body.Normalize(); err != nil {
 		return web.Reply{}, err
 	}
 	reserve := s.ops.reserve
@@ -373,8 +364,7 @@ func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 		reserve = s.ops.reserveAndWait
 	}
 	u, repeated, err := reserve(r.Context(), reservation{
-		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix,
-		network: body.NetworkID, networkName: body.NetworkName, options: options, again: key(), patience: patience,
+		Reservation: body.Reservation, networkName: body.NetworkName, options: body.OptionsChange, again: key(), patience: patience,
 	})
 	if _, ok := errors.AsType[*notReserved](err); ok && failureOf(err).ID == msg.InternalError {
 		err = &web.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
@@ -382,21 +372,9 @@ func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	return web.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: struct {
-		ID         string                 `json:"id"`
-		ProviderID string                 `json:"provider_id"`
-		Mode       mesh.PrefixMode        `json:"prefix_mode"`
-		Prefix     string                 `json:"record_prefix"`
-		FullDomain string                 `json:"full_domain"`
-		NetworkID  mesh.NetworkID         `json:"network_id"`
-		Warnings   []string               `json:"warnings,omitempty"`
-		Publish    *answers.ListedPublish `json:"publish,omitempty"`
-	}{
-		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
-		FullDomain: mesh.FullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
-		Warnings: answers.WarningTexts(slices.Concat(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers), s.ops.formatWarnings(r.Context(), u, body.Formats)), web.Language(r)),
-		Publish:  s.ops.awaited(r.Context(), waits, u, web.Language(r)),
-	}}, nil
+	warnings := slices.Concat(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers), s.ops.formatWarnings(r.Context(), u, body.Formats))
+	created := answers.NewCreated(u, warnings, s.ops.awaited(r.Context(), waits, u, web.Language(r)), web.Language(r))
+	return web.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: created}, nil
 }
 
 func (s *server) checkPrefix(r *http.Request) (web.Reply, error) {
@@ -487,20 +465,8 @@ func (s *server) usage(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	shown := listed(u, web.Language(r))
-	shown.Publish, err = s.ops.publishing(r.Context(), u, web.Language(r))
-	return web.Reply{Data: struct {
-		answers.ListedUsage
-		Status       mesh.BindingStatus `json:"status"`
-		TXTEndpoints []string           `json:"txt_endpoints"`
-		Formats      []string           `json:"formats"`
-		Check        json.RawMessage    `json:"check,omitempty"`
-		PeerID       string             `json:"peer_id,omitempty"`
-		CreatedAt    string             `json:"created_at"`
-	}{
-		ListedUsage: shown, Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...),
-		Formats: append([]string{}, u.Options.Formats...), Check: json.RawMessage(u.Options.Check), PeerID: u.Options.PeerID, CreatedAt: u.CreatedAt,
-	}}, err
+	publish, err := s.ops.publishing(r.Context(), u, web.Language(r))
+	return web.Reply{Data: answers.NewUsage(u, publish, web.Language(r))}, err
 }
 
 func (s *server) changeUsage(r *http.Request) (web.Reply, error) {
@@ -512,21 +478,14 @@ func (s *server) changeUsage(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	var body struct {
-		TXTEndpoints sqlite.TextList `json:"txt_endpoints"`
-		Description  *string         `json:"description"`
-		NetworkName  *string         `json:"network_name"`
-		mesh.Members
-	}
-	members, err := web.DecodeMembers(r, &body)
+	var change mesh.UsageChange
+	members, err := web.DecodeMembers(r, &change)
 	if err != nil {
 		return web.Reply{}, err
 	}
-	options, err := body.Change()
-	if err != nil {
+	if err := change.Normalize(); err != nil {
 		return web.Reply{}, err
 	}
-	change := mesh.UsageChange{Endpoints: body.TXTEndpoints, Description: describe(body.Description, body.NetworkName), Options: options}
 	if waits {
 		u.Publish, err = s.ops.saveUsageAndWait(r.Context(), u, change, patience)
 	} else {
@@ -536,8 +495,8 @@ func (s *server) changeUsage(r *http.Request) (web.Reply, error) {
 		return web.Reply{}, err
 	}
 	answer := web.Reply{Message: msg.UsageChanged}
-	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(body.TXTEndpoints, s.ops.engine.Addresses().Last),
-		s.ops.formatWarnings(r.Context(), u, body.Formats))
+	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(change.Endpoints, s.ops.engine.Addresses().Last),
+		s.ops.formatWarnings(r.Context(), u, change.Formats))
 	if waits || len(warnings) > 0 {
 		answer.Data = struct {
 			Warnings []string               `json:"warnings,omitempty"`
@@ -577,23 +536,23 @@ func (s *server) releaseUsage(r *http.Request) (web.Reply, error) {
 }
 
 func (s *server) createService(r *http.Request) (web.Reply, error) {
-	var body serviceBody
+	var body mesh.ServiceBody
 	members, err := web.DecodeMembers(r, &body)
 	if err != nil {
 		return web.Reply{}, err
 	}
-	v, warnings, err := s.ops.registerService(r.Context(), body, members)
+	v, warnings, err := s.ops.registerService(r.Context(), body.Service(), members)
 	return serviceReply(r, v, warnings), err
 }
 
 func (s *server) putService(r *http.Request) (web.Reply, error) {
-	var body serviceBody
+	var body mesh.ServiceBody
 	members, err := web.DecodeMembers(r, &body)
 	if err != nil {
 		return web.Reply{}, err
 	}
 	body.ID = r.PathValue("id")
-	v, warnings, err := s.ops.replaceService(r.Context(), body, members)
+	v, warnings, err := s.ops.replaceService(r.Context(), body.Service(), members)
 	return serviceReply(r, v, warnings), err
 }
 
@@ -645,29 +604,13 @@ func (s *server) deleteService(r *http.Request) (web.Reply, error) {
 	return web.Reply{Message: msg.ServiceDeleted}, s.ops.store.DeleteService(r.Context(), r.PathValue("id"))
 }
 
-// state gives all that was configured as a document for -provision. Usages that are
-// reserved meanwhile are left out, for their services may be newer than the list of them.
+// state gives all that was configured as a document for -provision.
 func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		ctx := r.Context()
-		last, err := s.ops.store.LastUsage(ctx)
-		targets, unread := s.ops.store.targets.Targets(ctx)
-		secondaries, unknown := s.ops.store.secondaries.All(ctx)
-		c, fault := s.ops.store.Configuration(ctx)
-		if err := cmp.Or(err, unread, unknown, fault); err != nil && !errors.Is(err, errNoConfiguration) {
+		source, err := s.ops.document(r.Context())
+		if err != nil {
 			yield(nil, err)
 			return
-		}
-		source := provision.Source{
-			Owner:         s.ops.store.ledger.Owner(),
-			Services:      sqlite.Made(s.ops.store.AllServices(ctx), provision.ServiceOf),
-			Usages:        sqlite.Made(s.ops.store.AllUsages(ctx, last), provision.UsageOf),
-			Notifications: notify.Documents(targets), Secondaries: secondary.Documents(secondaries),
-		}
-		if fault == nil {
-			shown := answers.NewConfiguration(c)
-			shown.EffectiveMode, shown.UpdatedAt = "", ""
-			source.Configuration = shown
 		}
 		source.Pieces()(yield)
 	}
@@ -727,31 +670,14 @@ func (s *server) health(r *http.Request) (web.Reply, error) {
 	return web.Reply{Message: msg.TestOK}, nil
 }
 
-// well reports whether nothing is wrong that an operator has to know.
-func (s *server) well(ctx context.Context) bool {
-	totals, err := s.ops.store.ledger.Totals(ctx)
-	states, unread := s.ops.store.targets.States(ctx)
-	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(s.ops.engine.DownZones())) + uint64(s.provisionFaults.Load()) + states[notify.Stopped]
-	return err == nil && unread == nil && bad == 0 && s.ops.store.db.Health(ctx) == nil
-}
-
 // metrics is the page that Prometheus reads.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	var out bytes.Buffer
 	page := daemon.NewPage(&out)
-	engine, _, _ := sqlite3.Version()
-	page.Family("meshddns_build_info", "gauge", "Versions of meshddns, of Go and of SQLite.")
-	page.Figure(1, daemon.Label{Name: "version", Value: s.version}, daemon.Label{Name: "goversion", Value: runtime.Version()}, daemon.Label{Name: "sqlite", Value: engine})
-	totals, err := s.ops.store.ledger.WriteMetrics(r.Context(), page)
-	if err == nil {
-		err = s.ops.store.targets.WriteMetrics(r.Context(), page)
-	}
-	if err != nil {
+	if err := s.ops.writeMetrics(r.Context(), page, s.version); err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	s.ops.engine.WriteMetrics(page)
-	s.ops.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
 	s.requests.Write(page)
 	s.ops.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
 	s.backups.Write(page, "meshddns_backup", "Backups")
@@ -770,33 +696,4 @@ func (s *server) contract(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", web.MediaType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(docs.OpenAPI)))
 	w.Write(docs.OpenAPI)
-}
-
-// shown is what the status page shows.
-func (s *server) shown() page.Source {
-	store, engine := s.ops.store, s.ops.engine
-	version, _, _ := sqlite3.Version()
-	return page.Source{
-		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
-		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Leftovers: store.ledger.Leftovers,
-		Configuration: func(ctx context.Context) (mesh.Configuration, error) {
-			c, err := store.Configuration(ctx)
-			if errors.Is(err, errNoConfiguration) {
-				return mesh.Configuration{}, nil
-			}
-			return c, err
-		},
-		InState: func(ctx context.Context, state reconcile.PlaceState, limit int) ([]mesh.Usage, error) {
-			return store.Usages(ctx, usageFilter{state: state}, limit)
-		},
-		OfNetwork: func(ctx context.Context, n mesh.NetworkID, limit int) ([]mesh.Usage, error) {
-			return store.Usages(ctx, usageFilter{network: sql.Null[mesh.NetworkID]{V: n, Valid: true}}, limit)
-		},
-		Stopped: func(ctx context.Context) (uint64, error) {
-			states, err := store.targets.States(ctx)
-			return states[notify.Stopped], err
-		},
-		Zone: engine.Zone, DownZones: engine.DownZones, Addresses: engine.Addresses, Faults: s.provisionFaults.Load,
-		Refuse: s.adapter.Refuse, Fault: s.adapter.Blame, Program: s.version, SQLite: version, Schema: schema.Version(),
-	}
 }

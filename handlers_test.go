@@ -23,12 +23,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
-	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/web"
@@ -152,13 +152,13 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		f(a)
 	}
 	a.ops.addresses, a.ops.engine = a.addresses, newEngine(store, testEngine(store, a.ops.clients, a.addresses, time.Hour, log))
-	a.status = page.New(a.shown())
+	a.status = a.newPage()
 	web := httptest.NewServer(a.routes())
 	client := web.Client()
 	client.Timeout = support.Patience
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	a.Appliance = &api.Appliance{
-		Path: path, Owner: store.owner, URL: web.URL, DNS: dns.Addrs(), Logs: logs, HTTP: client,
+		Path: path, Owner: store.ledger.Owner(), URL: web.URL, DNS: dns.Addrs(), Logs: logs, HTTP: client,
 		Public: &a.public, Reader: store.db.Reader, Settle: func() { settle(store) }, Reload: dns.Reload,
 		Provision: func(ctx context.Context, path, credentials string, start bool) error {
 			return a.apply(ctx, path, provision.CredentialFolder{Folder: credentials}, start)
@@ -273,7 +273,7 @@ func (a *appliance) entries(t *testing.T, f usageFilter) string {
 		if i > 0 {
 			all.WriteString(",")
 		}
-		if err := encoder.Encode(listed(u, msg.Chinese)); err != nil {
+		if err := encoder.Encode(answers.NewListedUsage(u, msg.Chinese)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -803,22 +803,22 @@ func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
 func TestWell(t *testing.T) {
 	t.Parallel()
 	a := newAppliance(t, stopClock)
-	if !a.well(t.Context()) {
+	if !a.sender.Well(t.Context()) {
 		t.Error("a new appliance is not well")
 	}
 	a.provisionFaults.Store(1)
-	if a.well(t.Context()) {
+	if a.sender.Well(t.Context()) {
 		t.Error("a fault of the provision file is well")
 	}
 	a.provisionFaults.Store(0)
 	a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"nobody's","access_key_id":"-","access_key_secret":"-","domain":"example.com","txt_record_name":"@","max_retries":0,"enabled":true}`)
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"S","config":{"domain":"example.com"}}`)
 	a.Must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"a","network_id":1}`)
-	if !a.well(t.Context()) {
+	if !a.sender.Well(t.Context()) {
 		t.Error("a name that is pending is not well")
 	}
 	a.Call(t, "POST", "/api/v1/ddns/sync", "")
-	if a.well(t.Context()) {
+	if a.sender.Well(t.Context()) {
 		t.Error("a name that fails is well")
 	}
 }

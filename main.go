@@ -465,7 +465,7 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	fine := "ok"
 	if c.Provision != "" {
 		document := provision.Read(c.Provision, credentialFolder(c))
-		if err := document.Check(forms{}); err != nil {
+		if err := document.Check(forms); err != nil {
 			told = append(told, strings.Split(err.Error(), "\n")...)
 		}
 		for _, name := range document.Hidden {

@@ -293,7 +293,7 @@ func TestProvisionMistakes(t *testing.T) {
 			from.Folder = ""
 		}
 		got := "ok"
-		if err := provision.Read(dir, from).Check(forms{}); err != nil {
+		if err := provision.Read(dir, from).Check(forms); err != nil {
 			got = strings.ReplaceAll(err.Error(), dir+"/", "")
 		}
 		if got = strings.ReplaceAll(got, "\n", "\n   "); got != strings.TrimRight(want, "\n") && !*update {
@@ -377,7 +377,7 @@ func TestProvisionOwner(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "meshddns.db")
 			a := newApplianceOn(t, path, stopClock)
-			own := a.ops.store.owner
+			own := a.ops.store.ledger.Owner()
 			if test.before != "" {
 				a.Must(t, "PUT", "/api/v1/ddns/services/b", test.before)
 			}
@@ -386,11 +386,11 @@ func TestProvisionOwner(t *testing.T) {
 					t.Fatal(err)
 				}
 				state, err := a.ops.store.ledger.State(t.Context(), nil)
-				if got := strings.Replace(fmt.Sprint(a.ops.store.owner, " ", state.Adopted), own, "own", 1); got != test.want || err != nil || state.Owner != a.ops.store.owner {
+				if got := strings.Replace(fmt.Sprint(a.ops.store.ledger.Owner(), " ", state.Adopted), own, "own", 1); got != test.want || err != nil || state.Owner != a.ops.store.ledger.Owner() {
 					t.Errorf("%s, want %s; %v, %s", got, test.want, err, state.Owner)
 				}
 			}
-			if stored := support.Rows(t, a.Open(t), `SELECT owner FROM appliance`); stored[0] != a.ops.store.owner {
+			if stored := support.Rows(t, a.Open(t), `SELECT owner FROM appliance`); stored[0] != a.ops.store.ledger.Owner() {
 				t.Errorf("%q is stored", stored)
 			}
 		})

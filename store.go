@@ -1,5 +1,5 @@
-// The database is opened here, and read and written: configuration, services, usages. Package main
-// has no other SQL.
+// The database is opened here, and asked and changed: configuration, services, usages. Package main has no other SQL; the
+// rows that other packages read, too, are in package ledger.
 
 package main
 
@@ -59,9 +59,9 @@ func firstRows(ctx context.Context, tx *sql.Tx) error {
 // Store functions return these errors besides database faults. A transaction
 // returns one only before it changes anything.
 const (
-	errNoConfiguration = sqlite.Refusal(msg.UnknownConfiguration)
-	errNoService       = sqlite.Refusal(msg.UnknownService)
-	errNoUsage         = sqlite.Refusal(msg.UnknownUsage)
+	errNoConfiguration = ledger.ErrNoConfiguration
+	errNoService       = ledger.ErrNoService
+	errNoUsage         = ledger.ErrNoUsage
 	errServiceExists   = sqlite.Refusal(msg.ServiceExists)
 	errServiceInUse    = sqlite.Refusal(msg.ServiceInUse)
 	errDomainInUse     = sqlite.Refusal(msg.ServiceDomainInUse)
@@ -76,7 +76,6 @@ const (
 // store is the database with the questions of this program.
 type store struct {
 	db          *sqlite.Database
-	owner       string // the mark of our values in DNS
 	ledger      *ledger.Ledger
 	events      *events.Log
 	targets     *notify.Table
@@ -93,7 +92,10 @@ func openDatabase(ctx context.Context, path string, log *slog.Logger) (db *sqlit
 	if db, err = sqlite.Open(ctx, path, schema, log); err != nil {
 		return nil, "", last, err
 	}
-	if owner, last, err = selectAppliance(ctx, db.Reader); err != nil {
+	if err = db.Reader.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&owner); err == nil {
+		last, err = hostaddr.Stored(ctx, db.Reader)
+	}
+	if err != nil {
 		return nil, "", last, errors.Join(fmt.Errorf("read %s: %w", path, err), db.Close())
 	}
 	return db, owner, last, nil
@@ -102,7 +104,7 @@ func openDatabase(ctx context.Context, path string, log *slog.Logger) (db *sqlit
 // newStore makes the store of a database. catalog is the name of the catalog zone, "" for none; addresses gives
 // this host's addresses.
 func newStore(ctx context.Context, db *sqlite.Database, owner, catalog string, addresses func() reconcile.Addresses, log *slog.Logger) (*store, error) {
-	s := &store{db: db, owner: owner, now: time.Now, newID: newUUID}
+	s := &store{db: db, now: time.Now, newID: newUUID}
 	began, now := time.Now(), func() time.Time { return s.now() }
 	s.events = events.New(db.Reader, db.Tx, now, db.Note)
 	s.targets, s.secondaries = notify.NewTable(db, now), secondary.NewTable(db)
@@ -141,15 +143,6 @@ func (s *store) noticeRestore(ctx context.Context) error {
 // Close closes the database.
 func (s *store) Close() error { return s.db.Close() }
 
-// selectAppliance reads the owner and the last known addresses.
-func selectAppliance(ctx context.Context, q sqlite.Queryer) (owner string, last mesh.Addresses, err error) {
-	if err := q.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&owner); err != nil {
-		return "", last, err
-	}
-	last, err = hostaddr.Stored(ctx, q)
-	return owner, last, err
-}
-
 // changeSecrets runs a transaction that may replace or delete secrets and change the set of
 // built-in zones. After the commit the old secrets are erased from the files.
 func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error) error {
@@ -161,17 +154,7 @@ func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, t
 
 // Configuration gives the stored configuration, or errNoConfiguration.
 func (s *store) Configuration(ctx context.Context) (mesh.Configuration, error) {
-	return selectConfiguration(ctx, s.db.Reading(ctx))
-}
-
-func selectConfiguration(ctx context.Context, q sqlite.Queryer) (c mesh.Configuration, err error) {
-	err = q.QueryRowContext(ctx, `
-		SELECT provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode,
-		       retry_interval, max_retries, enabled, txt_endpoints, updated_at, zone, account
-		FROM configuration WHERE id = 1`).Scan(
-		&c.Provider, &c.AccessKeyID, &c.Secret, &c.Endpoint, &c.Domain, &c.TXTRecordName, &c.SyncMode,
-		&c.RetryInterval, &c.MaxRetries, &c.Enabled, (*sqlite.TextList)(&c.Endpoints), &c.UpdatedAt, &c.Zone, &c.AccountID)
-	return c, sqlite.Absent(err, errNoConfiguration)
+	return ledger.SelectConfiguration(ctx, s.db.Reading(ctx))
 }
 
 // PutConfiguration stores the configuration, and asks for a pass over all names.
@@ -179,7 +162,7 @@ func selectConfiguration(ctx context.Context, q sqlite.Queryer) (c mesh.Configur
 // to the same credentials: it must not be sent to another address.
 func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keepSecret bool) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		stored, err := selectConfiguration(ctx, tx)
+		stored, err := ledger.SelectConfiguration(ctx, tx)
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return err
 		}
@@ -200,20 +183,8 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 		if err := zones.Begin(ctx, tx, stored.Zone, dns.Parse(c.Domain)); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `
-			INSERT INTO configuration (id, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name,
-			                           sync_mode, retry_interval, max_retries, enabled, txt_endpoints, updated_at, zone, name, account)
-			VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT (id) DO UPDATE SET
-			    provider = excluded.provider, access_key_id = excluded.access_key_id,
-			    access_key_secret = excluded.access_key_secret, endpoint = excluded.endpoint, domain = excluded.domain,
-			    txt_record_name = excluded.txt_record_name, sync_mode = excluded.sync_mode,
-			    retry_interval = excluded.retry_interval, max_retries = excluded.max_retries, enabled = excluded.enabled,
-			    txt_endpoints = excluded.txt_endpoints, updated_at = excluded.updated_at, zone = excluded.zone,
-			    name = excluded.name, account = excluded.account`,
-			c.Provider, c.AccessKeyID, c.Secret, c.Endpoint, c.Domain, c.TXTRecordName, c.SyncMode,
-			c.RetryInterval, c.MaxRetries, c.Enabled, sqlite.TextList(c.Endpoints), sqlite.Shown(s.now()), dns.Parse(c.Domain), c.RecordName(), account)
-		if err != nil {
+		c.AccountID, c.UpdatedAt = account, sqlite.Shown(s.now())
+		if err := ledger.SaveConfiguration(ctx, tx, c); err != nil {
 			return err
 		}
 		if stored.AccountID == 0 || !c.SameAs(stored) {
@@ -239,7 +210,7 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 // the version of the configuration's name.
 func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err error) {
 	err = s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		stored, err := selectConfiguration(ctx, tx)
+		stored, err := ledger.SelectConfiguration(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -267,18 +238,9 @@ func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err err
 	return version, err
 }
 
-const selectServices = `
-	SELECT id, name, config, domain, zone, coalesce(account, 0), usage_count, created_at, updated_at
-	FROM services`
-
-func scanService(row sqlite.Scanner) (v mesh.Service, err error) {
-	err = row.Scan(&v.ID, &v.Name, &v.Config, &v.Domain, &v.Zone, &v.AccountID, &v.UsageCount, &v.CreatedAt, &v.UpdatedAt)
-	return v, sqlite.Absent(err, errNoService)
-}
-
 // Service gives one service, or errNoService.
 func (s *store) Service(ctx context.Context, id string) (mesh.Service, error) {
-	return scanService(s.db.Reading(ctx).QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
+	return ledger.ScanService(s.db.Reading(ctx).QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, id))
 }
 
 // ServiceBeside returns the id of another service with the zone of a service, "" without one.
@@ -299,7 +261,7 @@ func (s *store) ServicesOutside(ctx context.Context, zone string) (count int, id
 
 // Services reads at most limit services after an id, in the order of their ids.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]mesh.Service, error) {
-	return sqlite.Collect(ctx, s.db.Reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
+	return sqlite.Collect(ctx, s.db.Reading(ctx), ledger.ScanService, ledger.SelectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
 }
 
 // servicePage bounds a page of services, of which each may have a config of 64 KiB.
@@ -313,7 +275,7 @@ func (s *store) AllServices(ctx context.Context) iter.Seq2[mesh.Service, error] 
 // CreateService registers a service; errServiceExists when its id is in use.
 func (s *store) CreateService(ctx context.Context, v mesh.Service) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		_, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, v.ID))
+		_, err := ledger.ScanService(tx.QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, v.ID))
 		if err == nil {
 			return errServiceExists
 		}
@@ -329,7 +291,7 @@ func (s *store) CreateService(ctx context.Context, v mesh.Service) error {
 // change.
 func (s *store) PutService(ctx context.Context, v mesh.Service) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		stored, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, v.ID))
+		stored, err := ledger.ScanService(tx.QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, v.ID))
 		if err != nil && !errors.Is(err, errNoService) {
 			return err
 		}
@@ -361,19 +323,10 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 			return err
 		}
 	}
-	now, zone := sqlite.Shown(s.now()), dns.Parse(config.Domain)
-	if err := zones.Begin(ctx, tx, before.Zone, zone); err != nil {
+	if err := zones.Begin(ctx, tx, before.Zone, dns.Parse(config.Domain)); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `
-		INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET
-		    name = excluded.name, config = excluded.config, domain = excluded.domain, zone = excluded.zone, zone_key = excluded.zone_key,
-		    provider = excluded.provider,
-		    txt_endpoints = excluded.txt_endpoints, account = excluded.account, updated_at = excluded.updated_at`,
-		v.ID, v.Name, v.Config, config.Domain, zone, dns.Reverse(zone), config.Provider, sqlite.TextList(config.Endpoints), account, now, now)
-	if err != nil {
+	if err := ledger.SaveService(ctx, tx, v, config, account, sqlite.Shown(s.now())); err != nil {
 		return err
 	}
 	if before.ID == "" || !v.SameAs(before) {
@@ -394,7 +347,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 // until no value needs it.
 func (s *store) DeleteService(ctx context.Context, id string) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		v, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
+		v, err := ledger.ScanService(tx.QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, id))
 		switch {
 		case err != nil:
 			return err
@@ -414,11 +367,6 @@ func (s *store) DeleteService(ctx context.Context, id string) error {
 		return err
 	})
 }
-
-const (
-	usageType     = "mesh_sync"
-	recordTypeTXT = "TXT"
-)
 
 // CheckService returns the reason why a service can have no usages, or nil.
 func (s *store) CheckService(ctx context.Context, id string) error {
@@ -481,41 +429,22 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 		if u.Name = dns.Fold(mesh.FullName(u.Prefix, zone.zone)); !dns.Fits(u.Name) {
 			return errNameTooLong
 		}
-		inserted, err := tx.ExecContext(ctx, `
-			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at, state)
-			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?, ?)
-			ON CONFLICT (name, provider_id, iif(substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE, id, '')) DO NOTHING`,
-			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlite.Shown(s.now()), zone.state())
-		if err != nil {
-			return fmt.Errorf("insert usage: %w", err)
+		u.CreatedAt, u.Publish.State = sqlite.Shown(s.now()), string(zone.state())
+		if u.Seq, err = ledger.InsertUsage(ctx, tx, u, bindingID); err != nil {
+			return err
 		}
-		if count, err := inserted.RowsAffected(); err != nil {
-			return fmt.Errorf("insert usage: %w", err)
-		} else if count == 0 {
-			if u.HeldBy, err = prefixHolder(ctx, tx, u); err != nil {
+		if u.Seq == 0 {
+			if u.HeldBy, err = ledger.PrefixHolder(ctx, tx, u); err != nil {
 				return err
 			}
 			return errPrefixTaken
-		}
-		if u.Seq, err = inserted.LastInsertId(); err != nil {
-			return fmt.Errorf("insert usage: %w", err)
-		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES (?, ?, ?, ?, ?, ?)`,
-			u.Seq, bindingID, u.Network, u.ID, u.ServiceID, mesh.Active)
-		if err != nil {
-			return fmt.Errorf("insert binding: %w", err)
-		}
-		if !u.Options.Equal(mesh.Options{}) { // most usages have none
-			if err := ledger.SaveOptions(ctx, tx, u.Seq, u.Options); err != nil {
-				return fmt.Errorf("insert options: %w", err)
-			}
 		}
 		known, err := s.ledger.AddName(ctx, tx, u.Name, zone.own)
 		if err != nil {
 			return err
 		}
 		if u.HeldBy = u.Network; known { // else no other usage has the name
-			if u.HeldBy, err = nameHolder(ctx, tx, u.Name); err != nil {
+			if u.HeldBy, err = ledger.NameHolder(ctx, tx, u.Name); err != nil {
 				return err
 			}
 		}
@@ -527,24 +456,6 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 	return u, err
 }
 
-// nameHolder returns the network that reserved a name first.
-func nameHolder(ctx context.Context, tx *sql.Tx, name string) (network sql.Null[mesh.NetworkID], err error) {
-	var seq int64
-	err = tx.QueryRowContext(ctx, `
-		SELECT min(u.seq), b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
-		WHERE u.name = ? AND b.status = 'active'`, name).Scan(&seq, &network)
-	return network, err
-}
-
-// prefixHolder returns the network that has the usage's prefix in its service. It is not valid if
-// that usage has no binding.
-func prefixHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Null[mesh.NetworkID], err error) {
-	err = tx.QueryRowContext(ctx, `
-		SELECT b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
-		WHERE u.name = ? AND u.provider_id = ? LIMIT 1`, u.Name, u.ServiceID).Scan(&network)
-	return network, sqlite.Absent(err, nil)
-}
-
 // CountUsages counts the usages of a service with a prefix, letter case aside. The search takes a few microseconds, so
 // the end of ctx does not cancel it: a goroutine that watches for the end costs as much.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int64, err error) {
@@ -552,42 +463,6 @@ func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (coun
 		SELECT count(*) FROM usages
 		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix).Scan(&count)
 	return count, err
-}
-
-// publishColumns are the columns of mesh.Publishing for a usage u with binding b, whose state is
-// about the place p: attempts, state, the standing value of its network, fault, time. A change that waits in
-// reconcile.LaneLater is a fault with the time until which it waits.
-const publishColumns = `
-	coalesce(p.attempts, 0), u.state,
-	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.rival <> '' THEN ''
-	     WHEN p.standing LIKE '% n=' || printf('%u', b.network_id) || ' %' THEN p.standing
-	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
-	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN coalesce(p.code, '') <> '' THEN p.code
-	     WHEN u.state = 'pending' THEN iif(EXISTS (` + waitingChange + `), 'writes_used_up', '') WHEN u.state <> 'none' THEN ''
-	     WHEN EXISTS (SELECT 1 FROM configuration WHERE id = 1) THEN 'no_provider' ELSE 'unknown_configuration' END,
-	CASE WHEN u.rival <> '' THEN u.rival WHEN coalesce(p.code, '') <> '' THEN p.detail
-	     WHEN u.state = 'pending' THEN coalesce((` + waitingChange + `), '') ELSE '' END,
-	coalesce(p.key_of, ''), coalesce(p.at, '')`
-
-const waitingChange = `SELECT strftime('%Y-%m-%dT%H:%M:%SZ', due / 1000, 'unixepoch') FROM names WHERE name = u.name AND lane = 'later' AND due > 0`
-
-const selectUsages = `
-	SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.record_type, u.description, u.is_exclusive,
-	       u.txt_endpoints, u.created_at, u.name, b.network_id, coalesce(b.status, ''), s.name, s.domain,
-	       coalesce(o.formats, '[]'), coalesce(o.checking, ''), coalesce(o.peer_id, ''), ` + publishColumns + `
-	FROM usages u
-	LEFT JOIN bindings b ON b.seq = u.seq
-	LEFT JOIN services s ON s.id = u.provider_id
-	LEFT JOIN places p ON p.id = u.place
-	LEFT JOIN usage_options o ON o.usage = u.seq`
-
-func scanUsage(row sqlite.Scanner) (u mesh.Usage, err error) {
-	p := &u.Publish
-	err = row.Scan(&u.Seq, &u.ID, &u.ServiceID, &u.Mode, &u.Prefix, &u.RecordType, &u.Description, &u.Exclusive,
-		(*sqlite.TextList)(&u.Endpoints), &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain,
-		(*sqlite.TextList)(&u.Options.Formats), &u.Options.Check, &u.Options.PeerID,
-		&p.Attempts, &p.State, &p.Value, &p.Fault.Code, &p.Fault.Detail, &p.Fault.Key, &p.At)
-	return u, sqlite.Absent(err, errNoUsage)
 }
 
 // usageFilter selects usages; a zero field selects all.
@@ -601,16 +476,15 @@ type usageFilter struct {
 // Usages reads at most limit usages in the order of their reservation.
 func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]mesh.Usage, error) {
 	where, args := f.where(limit)
-	return sqlite.Collect(ctx, s.db.Reading(ctx), scanUsage, selectUsages+where, args...)
+	return sqlite.Collect(ctx, s.db.Reading(ctx), ledger.ScanUsage, ledger.SelectUsages+where, args...)
 }
 
 // UsagesNamed reads at most limit usages with a full record name, in no order.
 func (s *store) UsagesNamed(ctx context.Context, name string, limit int) ([]mesh.Usage, error) {
-	return sqlite.Collect(ctx, s.db.Reader, scanUsage, selectUsages+` WHERE u.name = ? AND u.record_type = 'TXT' LIMIT ? + 0`, name, limit)
+	return sqlite.Collect(ctx, s.db.Reader, ledger.ScanUsage, ledger.SelectUsages+` WHERE u.name = ? AND u.record_type = 'TXT' LIMIT ? + 0`, name, limit)
 }
 
-// usagePage is the size of the pages in which AllUsages reads.
-const usagePage = 100
+const usagePage = 100 // in which AllUsages reads
 
 // AllUsages reads the usages up to a seq in the order of their reservation.
 func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[mesh.Usage, error] {
@@ -654,7 +528,7 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(
 	where, args := f.where(limit)
 	page.Err = s.db.Reader.QueryRowContext(ctx, `
 		WITH page (seq, id, service, mode, prefix, description, occupied, network, name, domain, attempts, state, value, code, detail, key_of, at) AS (
-		    SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, s.name, s.domain, `+publishColumns+`
+		    SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, s.name, s.domain, `+ledger.PublishColumns+`
 		    FROM usages u
 		    LEFT JOIN bindings b ON b.seq = u.seq
 		    LEFT JOIN services s ON s.id = u.provider_id
@@ -675,12 +549,11 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(
 	return page
 }
 
-// describing is the length of mesh.Describing.
-var describing = strconv.Itoa(len(mesh.Describing))
+var describing = strconv.Itoa(len(mesh.Describing)) // its length
 
 // Usage reads one usage, or returns errNoUsage.
 func (s *store) Usage(ctx context.Context, id string) (mesh.Usage, error) {
-	return scanUsage(s.db.Reader.QueryRowContext(ctx, selectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
+	return ledger.ScanUsage(s.db.Reader.QueryRowContext(ctx, ledger.SelectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
 }
 
 // SameUsages reads the usages of a service that reserve a prefix for a network, in any letter case;
@@ -692,7 +565,7 @@ func (s *store) SameUsages(ctx context.Context, u mesh.Usage) (same []mesh.Usage
 	if err != nil {
 		return nil, err
 	}
-	same, err = sqlite.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
+	same, err = sqlite.Collect(ctx, q, ledger.ScanUsage, ledger.SelectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
 		dns.Fold(mesh.FullName(u.Prefix, zone.zone)), u.ServiceID, u.Network)
 	sort.SliceStable(same, func(i, j int) bool {
 		a, b := same[i], same[j]
@@ -713,7 +586,7 @@ func (s *store) UsageName(ctx context.Context, service, prefix string) string {
 // KeepUsage cancels the release of a usage, or returns errNoUsage if the usage is freed already.
 func (s *store) KeepUsage(ctx context.Context, id string) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		u, err := scanUsage(tx.QueryRowContext(ctx, selectUsages+` WHERE u.id = ?`, id))
+		u, err := ledger.ScanUsage(tx.QueryRowContext(ctx, ledger.SelectUsages+` WHERE u.id = ?`, id))
 		if err != nil {
 			return err
 		}
@@ -729,25 +602,15 @@ func (s *store) KeepUsage(ctx context.Context, id string) error {
 	})
 }
 
-// UseOwner sets the owner, before any value is marked with it.
-func (s *store) UseOwner(owner string) {
-	s.owner = owner
-	s.ledger.UseOwner(owner)
-}
-
 // ChangeUsage changes a usage, or returns errNoUsage.
 func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		before, err := scanUsage(tx.QueryRowContext(ctx, selectUsages+` WHERE u.id = ?`, id))
+		before, err := ledger.ScanUsage(tx.QueryRowContext(ctx, ledger.SelectUsages+` WHERE u.id = ?`, id))
 		if err != nil {
 			return err
 		}
 		after, differs := c.Over(before)
-		_, err = tx.ExecContext(ctx, `UPDATE usages SET txt_endpoints = ?, description = ? WHERE id = ?`, sqlite.TextList(after.Endpoints), after.Description, id)
-		if err != nil {
-			return err
-		}
-		if err := ledger.SaveOptions(ctx, tx, before.Seq, after.Options); err != nil {
+		if err := ledger.UpdateUsage(ctx, tx, after); err != nil {
 			return err
 		}
 		if differs {
@@ -759,18 +622,13 @@ func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) 
 	})
 }
 
-// released is the result of ReleaseUsage.
-type released struct {
-	freed   bool
-	version int64 // of the name if its value has to change, else 0
-}
-
 // ReleaseUsage deletes a usage, or marks it as releasing while its value may stand at a provider.
-// By force, and in mode upsert-only, it deletes the usage at once and makes its value a leftover.
-func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r released, err error) {
+// By force, and in mode upsert-only, it deletes the usage at once and makes its value a leftover. It returns the
+// version of the name if its value has to change, else 0.
+func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (freed bool, version int64, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		r = released{}
-		u, err := scanUsage(tx.QueryRowContext(ctx, selectUsages+` WHERE u.id = ?`, id))
+		freed, version = false, 0
+		u, err := ledger.ScanUsage(tx.QueryRowContext(ctx, ledger.SelectUsages+` WHERE u.id = ?`, id))
 		if err != nil {
 			return err
 		}
@@ -783,20 +641,20 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 		}
 		next := slices.ContainsFunc(state.Names[0].Usages, func(o reconcile.Usage) bool { return !o.Releasing })
 		leave := force || state.UpsertOnly && !next // a value that another usage replaces is no leftover
-		r.freed = leave || !u.Network.Valid || slices.Contains(reconcile.Free(state.Names[0], state.UpsertOnly), id)
+		freed = leave || !u.Network.Valid || slices.Contains(reconcile.Free(state.Names[0], state.UpsertOnly), id)
 		if leave {
 			if err := s.ledger.Leave(ctx, tx, state.Names[0]); err != nil {
 				return err
 			}
 		}
 		told := events.UsageReleasing
-		if r.freed {
+		if freed {
 			told = events.UsageReleased
 			if _, err := tx.ExecContext(ctx, `DELETE FROM usages WHERE id = ?`, id); err != nil {
 				return err
 			}
 		}
-		if r.freed || u.Status != mesh.Releasing { // a repeated release changes nothing
+		if freed || u.Status != mesh.Releasing { // a repeated release changes nothing
 			if err := s.events.Add(ctx, tx, events.OfUsage(told, u)); err != nil {
 				return err
 			}
@@ -808,16 +666,16 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 		if err := s.ledger.MarkDue(ctx, tx, u.Name, lane); err != nil {
 			return err
 		}
-		version, err := ledger.Version(ctx, tx, u.Name)
+		now, err := ledger.Version(ctx, tx, u.Name)
 		if err != nil {
 			return err
 		}
 		if lane == reconcile.LaneAsked {
-			r.version = version
+			version = now
 		}
-		return ledger.DropName(ctx, tx, u.Name, version)
+		return ledger.DropName(ctx, tx, u.Name, now)
 	})
-	return r, err
+	return freed, version, err
 }
 
 // SaveAddresses stores changed addresses, and asks for a pass.

@@ -274,8 +274,8 @@ func TestKeepFreedUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := s.ReleaseUsage(t.Context(), u.ID, true); err != nil || !r.freed {
-		t.Fatalf("freed %t, %v", r.freed, err)
+	if freed, _, err := s.ReleaseUsage(t.Context(), u.ID, true); err != nil || !freed {
+		t.Fatalf("freed %t, %v", freed, err)
 	}
 	count := func() (n int) {
 		if err := s.db.Reader.QueryRow(`SELECT count(*) FROM events`).Scan(&n); err != nil {
@@ -392,7 +392,7 @@ const hiddenSecret = "hunter2-is-my-secret"
 
 // secretHolders are all types of values in which a secret may be.
 var secretHolders = []any{
-	mesh.Configuration{}, configurationBody{}, mesh.ServiceConfig{}, mesh.Service{}, serviceBody{}, ledger.StoredPlace{},
+	mesh.Configuration{}, mesh.ServiceConfig{}, mesh.Service{}, mesh.ServiceBody{}, ledger.StoredPlace{},
 	provider.Credentials{}, reconcile.Account{}, reconcile.Usage{}, reconcile.Own{}, reconcile.Place{}, reconcile.Name{},
 	reconcile.State{}, reconcile.Record{}, reconcile.Zone{}, reconcile.Settlement{}, provision.Entry{},
 }

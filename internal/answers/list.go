@@ -6,6 +6,9 @@ import (
 	"unicode/utf8"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
 )
 
 // ListedUsage is a usage in the list and in the answer about one usage.
@@ -22,6 +25,65 @@ type ListedUsage struct {
 	Provider    *ListedProvider `json:"provider,omitempty"`
 	NetworkName string          `json:"network_name"`
 	Publish     ListedPublish   `json:"publish"`
+}
+
+// Usage is the answer about one usage.
+type Usage struct {
+	ListedUsage
+	Status       mesh.BindingStatus `json:"status"`
+	TXTEndpoints []string           `json:"txt_endpoints"`
+	Formats      []string           `json:"formats"` // always there, unlike that of the options
+	mesh.Options
+	CreatedAt string `json:"created_at"`
+}
+
+// Created is the answer about a usage that was reserved.
+type Created struct {
+	ID         string          `json:"id"`
+	ProviderID string          `json:"provider_id"`
+	Mode       mesh.PrefixMode `json:"prefix_mode"`
+	Prefix     string          `json:"record_prefix"`
+	FullDomain string          `json:"full_domain"`
+	NetworkID  mesh.NetworkID  `json:"network_id"`
+	Warnings   []string        `json:"warnings,omitempty"`
+	Publish    *ListedPublish  `json:"publish,omitempty"`
+}
+
+// NewCreated makes the answer about a usage that was reserved; publish is nil where the request has not waited.
+func NewCreated(u mesh.Usage, warnings []Warning, publish *ListedPublish, language msg.Language) Created {
+	return Created{
+		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, FullDomain: mesh.FullName(u.Prefix, u.Domain.V),
+		NetworkID: u.Network.V, Warnings: WarningTexts(warnings, language), Publish: publish,
+	}
+}
+
+// NewListedUsage makes an entry of the list.
+func NewListedUsage(u mesh.Usage, language msg.Language) ListedUsage {
+	e := ListedUsage{
+		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
+		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: mesh.FullName(u.Prefix, u.Domain.V),
+		NetworkID: sqlite.Pointer(u.Network), NetworkName: mesh.NetworkName(u.Description),
+		Publish: NewPublish(u.Publish, language),
+	}
+	if u.ServiceName.Valid {
+		e.Provider = &ListedProvider{ID: u.ServiceID, Name: u.ServiceName.V}
+	}
+	return e
+}
+
+// NewUsage makes the answer about a usage, with the state of its publishing.
+func NewUsage(u mesh.Usage, publish ListedPublish, language msg.Language) Usage {
+	shown := Usage{
+		ListedUsage: NewListedUsage(u, language), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...),
+		Formats: append([]string{}, u.Options.Formats...), Options: u.Options, CreatedAt: u.CreatedAt,
+	}
+	shown.Publish = publish
+	return shown
+}
+
+// NewPublish returns the state of publishing in the form of the list.
+func NewPublish(p mesh.Publishing, language msg.Language) ListedPublish {
+	return ListedPublish{State: p.State, Value: p.Value, Error: FaultText(reconcile.Fault(p.Fault), language), Attempts: p.Attempts, At: p.At}
 }
 
 // ListedProvider is the service of a usage.

@@ -4,38 +4,13 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
-	"meshddns/internal/sqlite"
 )
 
-// Configuration is the configuration as clients see it, with its secret masked.
-type Configuration struct {
-	Provider        string   `json:"provider"`
-	AccessKeyID     string   `json:"access_key_id"`
-	AccessKeySecret string   `json:"access_key_secret"`
-	Endpoint        string   `json:"endpoint"`
-	Domain          string   `json:"domain"`
-	TXTRecordName   string   `json:"txt_record_name"`
-	TXTEndpoints    []string `json:"txt_endpoints"`
-	SyncMode        string   `json:"sync_mode"`
-	EffectiveMode   string   `json:"effective_sync_mode,omitempty"`
-	RetryInterval   *int64   `json:"retry_interval"`
-	MaxRetries      *int64   `json:"max_retries"`
-	Enabled         bool     `json:"enabled"`
-	UpdatedAt       string   `json:"updated_at,omitempty"`
-}
-
-// NewConfiguration makes the answer about a configuration.
-func NewConfiguration(c mesh.Configuration) Configuration {
-	secret := ""
-	if c.Secret != "" {
-		secret = secrets.Mask
-	}
-	return Configuration{
-		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
-		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
-		SyncMode: string(c.SyncMode), EffectiveMode: string(c.Mode()), RetryInterval: sqlite.Pointer(c.RetryInterval),
-		MaxRetries: sqlite.Pointer(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
-	}
+// NewConfiguration returns a configuration as clients see it. Its type masks the secret.
+func NewConfiguration(c mesh.Configuration) mesh.Configuration {
+	shown := c.Listed()
+	shown.EffectiveMode, shown.UpdatedAt = c.Mode(), c.UpdatedAt
+	return shown
 }
 
 // Service is a service as clients see it, with the secrets in its config masked.

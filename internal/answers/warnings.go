@@ -42,10 +42,10 @@ func WarningTexts(all []Warning, language msg.Language) (texts []string) {
 // The members of a configuration, a service, a service's config and a usage, and members that only
 // answers have: a client that edits an answer and sends it back gets no warning.
 var (
-	ConfigurationMembers = strictjson.Fields[Configuration]()
+	ConfigurationMembers = strictjson.Fields[mesh.Configuration]()
 	ServiceMembers       = append(strictjson.Fields[Service](), "zone", "warnings")
 	ServiceConfigMembers = strictjson.Fields[mesh.ServiceConfig]()
-	UsageMembers         = append(strictjson.Fields[ListedUsage](), "status", "txt_endpoints", "formats", "check", "peer_id", "created_at")
+	UsageMembers         = strictjson.Fields[Usage]()
 )
 
 // Members of a usage that its reservation does not set, and members that no change sets.
@@ -89,28 +89,22 @@ func WarnProvider(name string, known []string) []Warning {
 	return []Warning{{msg.WarnProvider, []any{name}}}
 }
 
-// WarnMode warns of an unknown mode, which means manual.
-func WarnMode(mode mesh.SyncMode) []Warning {
-	if mode == "" || slices.Contains(mesh.SyncModes, mode) {
+// warnIf returns a warning if something is wrong.
+func warnIf(wrong bool, id msg.ID, args ...any) []Warning {
+	if !wrong {
 		return nil
 	}
-	return []Warning{{msg.WarnMode, []any{mode}}}
+	return []Warning{{id, args}}
+}
+
+// WarnMode warns of an unknown mode, which means manual.
+func WarnMode(mode mesh.SyncMode) []Warning {
+	return warnIf(mode != "" && !slices.Contains(mesh.SyncModes, mode), msg.WarnMode, mode)
 }
 
 // WarnDomain warns of a domain that is no DNS name.
 func WarnDomain(domain string) []Warning {
-	if dns.NameFault(dns.Parse(domain)) == "" {
-		return nil
-	}
-	return []Warning{{msg.WarnDomain, []any{domain, LabelFault(domain)}}}
-}
-
-// LabelFault returns the reason why a label that is not ASCII has no form in DNS, "" without one.
-func LabelFault(domain string) any {
-	if _, err := dns.ToASCII(domain); err != nil {
-		return msg.Phrase{ID: msg.Because, Args: []any{msg.TextOf(err)}}
-	}
-	return ""
+	return warnIf(dns.NameFault(dns.Parse(domain)) != "", msg.WarnDomain, domain, mesh.LabelFault(domain))
 }
 
 // WarnRecordName warns of a record name that is no DNS name, such as a wildcard, and of one that has the domain twice.
@@ -127,34 +121,22 @@ func WarnRecordName(c mesh.Configuration) []Warning {
 
 // WarnBlanks warns of a credential with white space around it, such as the end of the line that it was copied from.
 func WarnBlanks(member, credential string) []Warning {
-	if strings.TrimSpace(credential) == credential {
-		return nil
-	}
-	return []Warning{{msg.WarnBlanks, []any{member}}}
+	return warnIf(strings.TrimSpace(credential) != credential, msg.WarnBlanks, member)
 }
 
 // WarnNumber warns of a number that the program replaces by another one.
 func WarnNumber(member string, given, used int64) []Warning {
-	if given == used {
-		return nil
-	}
-	return []Warning{{msg.WarnNumber, []any{member, given, used}}}
+	return warnIf(given != used, msg.WarnNumber, member, given, used)
 }
 
 // WarnEnabled warns of a configuration without the member enabled, which means false.
 func WarnEnabled(members []string) []Warning {
-	if members == nil || slices.Contains(members, "enabled") {
-		return nil
-	}
-	return []Warning{{ID: msg.WarnEnabled}}
+	return warnIf(members != nil && !slices.Contains(members, "enabled"), msg.WarnEnabled)
 }
 
 // WarnEndpoints warns of a record value without endpoints.
 func WarnEndpoints(endpoints []string) []Warning {
-	if len(endpoints) > 0 {
-		return nil
-	}
-	return []Warning{{ID: msg.WarnEndpoints}}
+	return warnIf(len(endpoints) == 0, msg.WarnEndpoints)
 }
 
 // WarnAddresses warns of placeholders whose source is unknown, or whose address cannot be reached from outside.

@@ -3,24 +3,12 @@ package events
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"meshddns/internal/mesh"
-	"meshddns/internal/sqlite"
+	"meshddns/internal/strictjson"
 )
-
-// configuration is a configuration as events show it, without its secret.
-type configuration struct {
-	Provider      string        `json:"provider"`
-	AccessKeyID   string        `json:"access_key_id"`
-	Endpoint      string        `json:"endpoint"`
-	Domain        string        `json:"domain"`
-	TXTRecordName string        `json:"txt_record_name"`
-	TXTEndpoints  []string      `json:"txt_endpoints"`
-	SyncMode      mesh.SyncMode `json:"sync_mode"`
-	RetryInterval *int64        `json:"retry_interval,omitempty"`
-	MaxRetries    *int64        `json:"max_retries,omitempty"`
-	Enabled       bool          `json:"enabled"`
-}
 
 // OfConfiguration returns the event of a configuration that replaces another one; the zero
 // Configuration stands for none.
@@ -32,11 +20,21 @@ func shownConfiguration(c mesh.Configuration) json.RawMessage {
 	if c.Provider == "" {
 		return nil
 	}
-	return JSON(configuration{
-		Provider: c.Provider, AccessKeyID: c.AccessKeyID, Endpoint: c.Endpoint, Domain: c.Domain, TXTRecordName: c.TXTRecordName,
-		TXTEndpoints: append([]string{}, c.Endpoints...), SyncMode: c.SyncMode, RetryInterval: sqlite.Pointer(c.RetryInterval),
-		MaxRetries: sqlite.Pointer(c.MaxRetries), Enabled: c.Enabled,
-	})
+	return without(JSON(c.Listed()), secretMember)
+}
+
+const secretMember = "access_key_secret"
+
+// without returns an object without some of its members, and without those that are null.
+func without(object json.RawMessage, names ...string) json.RawMessage {
+	v, _ := strictjson.Parse(string(object), 1)
+	var kept []string
+	for _, m := range v.Members {
+		if m.Value.Kind != strictjson.KindNull && !slices.Contains(names, m.Name.Text) {
+			kept = append(kept, string(object[m.Name.Begin:m.Value.End]))
+		}
+	}
+	return json.RawMessage("{" + strings.Join(kept, ",") + "}")
 }
 
 // OfService returns the event of a service that was created, changed or deleted. The zero Service
@@ -59,16 +57,11 @@ func shownService(v mesh.Service) json.RawMessage {
 	}
 	c, _ := mesh.ParseServiceConfig(v.Config)
 	checking, _ := mesh.ParseCheck(c.Check)
-	return JSON(struct {
-		Name         string          `json:"name"`
-		Domain       string          `json:"domain"`
-		Provider     string          `json:"provider"`
-		AccessKeyID  string          `json:"access_key_id"`
-		Endpoint     string          `json:"endpoint"`
-		TXTEndpoints []string        `json:"txt_endpoints"`
-		Formats      []string        `json:"formats,omitempty"`
-		Check        json.RawMessage `json:"check,omitempty"`
-	}{v.Name, c.Domain, c.Provider, c.AccessKeyID, c.Endpoint, append([]string{}, c.Endpoints...), c.Formats, json.RawMessage(checking.Text())})
+	c.Endpoints, c.Check = append([]string{}, c.Endpoints...), json.RawMessage(checking.Text())
+	return without(JSON(struct {
+		mesh.ServiceMembers
+		mesh.ServiceConfig
+	}{v.ServiceMembers, c}), "id", secretMember)
 }
 
 // OfUsage returns an event of a usage.
@@ -99,10 +92,8 @@ func shownUsage(u mesh.Usage) json.RawMessage {
 		TXTEndpoints []string           `json:"txt_endpoints"`
 		Description  string             `json:"description"`
 		Status       mesh.BindingStatus `json:"status"`
-		Formats      []string           `json:"formats,omitempty"`
-		Check        json.RawMessage    `json:"check,omitempty"`
-		PeerID       string             `json:"peer_id,omitempty"`
-	}{append([]string{}, u.Endpoints...), u.Description, u.Status, u.Options.Formats, json.RawMessage(u.Options.Check), u.Options.PeerID})
+		mesh.Options
+	}{append([]string{}, u.Endpoints...), u.Description, u.Status, u.Options})
 }
 
 // OfAddresses returns the event of changed addresses of this host. An address that is not known is

@@ -7,18 +7,14 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/strictjson"
 	"meshddns/internal/web"
 )
 
 // shown is a lease in an answer.
 type shown struct {
-	ID        string   `json:"id"`
-	Slot      string   `json:"slot"`
-	Schemes   []string `json:"schemes"`
-	CIDRs     []string `json:"cidrs"`
-	TTL       int64    `json:"ttl"`
-	Template  []string `json:"template"`
-	PeerID    string   `json:"peer_id"`
+	ID string `json:"id"`
+	body
 	Endpoints []string `json:"endpoints"`
 	RenewedAt string   `json:"renewed_at"`
 	ExpiresAt string   `json:"expires_at"`
@@ -27,8 +23,7 @@ type shown struct {
 
 func (t *Table) show(l Lease) shown {
 	return shown{
-		ID: l.ID, Slot: l.Slot, Schemes: listed(l.Schemes), CIDRs: l.ranges(), TTL: int64(l.TTL / time.Second), Template: listed(l.Template),
-		PeerID: l.PeerID, Endpoints: listed(l.Endpoints), RenewedAt: Shown(l.RenewedAt), ExpiresAt: Shown(t.ExpiresAt(l.Seq)), From: l.RenewedBy,
+		ID: l.ID, body: l.body(), Endpoints: listed(l.Endpoints), RenewedAt: Shown(l.RenewedAt), ExpiresAt: Shown(t.ExpiresAt(l.Seq)), From: l.RenewedBy,
 	}
 }
 
@@ -83,7 +78,7 @@ func (t *Table) Post(r *http.Request) (web.Reply, error) {
 		Token     Token    `json:"token"`
 		ExpiresAt string   `json:"expires_at"`
 		Warnings  []string `json:"warnings,omitempty"`
-	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), answers.WarningTexts(answers.WarnMembers(given, members), web.Language(r))}}, nil
+	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), answers.WarningTexts(answers.WarnMembers(given, strictjson.Fields[body]()), web.Language(r))}}, nil
 }
 
 // Remove ends a lease.

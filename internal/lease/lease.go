@@ -89,7 +89,7 @@ func (t Token) hash() []byte {
 	return sum[:]
 }
 
-// body is what a client writes to make a lease.
+// body is the members of a lease that a client writes, and that answers have.
 type body struct {
 	Slot     string   `json:"slot"`
 	Schemes  []string `json:"schemes"`
@@ -98,9 +98,6 @@ type body struct {
 	Template []string `json:"template"`
 	PeerID   string   `json:"peer_id"`
 }
-
-// members are the members of a body.
-var members = []string{"slot", "schemes", "cidrs", "ttl", "template", "peer_id"}
 
 const (
 	lower  = "abcdefghijklmnopqrstuvwxyz"
@@ -141,6 +138,13 @@ func (b body) rules() (r Rules, err error) {
 		r.CIDRs = append(r.CIDRs, prefix)
 	}
 	return r, r.checkTemplate()
+}
+
+// body is the inverse of rules.
+func (r Rules) body() body {
+	return body{
+		Slot: r.Slot, Schemes: listed(r.Schemes), CIDRs: r.ranges(), TTL: int64(r.TTL / time.Second), Template: listed(r.Template), PeerID: r.PeerID,
+	}
 }
 
 // checkTemplate checks each endpoint of the template with an address in it.

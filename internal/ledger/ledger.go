@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"meshddns/internal/events"
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
@@ -243,8 +244,10 @@ func (g *Ledger) Adopt(ctx context.Context, owner string) error {
 }
 
 // Adopted reports whether the values of an owner count as ours.
-func (g *Ledger) Adopted(ctx context.Context, q sqlite.Queryer, owner string) (adopted bool, err error) {
-	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM adopted WHERE owner = ?)`, owner).Scan(&adopted)
+func (g *Ledger) Adopted(ctx context.Context, owner string) (adopted bool, err error) {
+	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM adopted WHERE owner = ?)`, owner).Scan(&adopted)
+	})
 	return adopted, err
 }
 
@@ -369,11 +372,10 @@ func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
 func settingsIn(ctx context.Context, q sqlite.Queryer) (reconcile.Settings, error) {
 	c, err := selectConfigured(ctx, q)
 	if err != nil || c == nil {
-		return reconcile.Settings{Retry: reconcile.RetryPolicy(sql.Null[int64]{}, sql.Null[int64]{})}, err
+		return reconcile.Settings{Retry: reconcile.RetryPolicy(nil, nil)}, err
 	}
 	return reconcile.Settings{
-		Configured: true, Enabled: c.enabled, Automatic: c.mode == modeAuto || c.mode == modeUpsertOnly,
-		Retry: reconcile.RetryPolicy(c.retryInterval, c.maxRetries),
+		Configured: true, Enabled: c.Enabled, Automatic: c.Mode() != mesh.Manual, Retry: reconcile.RetryPolicy(c.RetryInterval, c.MaxRetries),
 	}, nil
 }
 

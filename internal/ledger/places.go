@@ -368,12 +368,12 @@ func (l *loader) domains(ctx context.Context, zones []reconcile.Zone) ([]reconci
 	if err != nil || c == nil {
 		return zones, err
 	}
-	found := map[reconcile.Zone]bool{{Domain: c.zone, Account: reconcile.Account{ID: c.account}}: true}
+	found := map[reconcile.Zone]bool{{Domain: c.Zone, Account: reconcile.Account{ID: c.AccountID}}: true}
 	err = l.rows(ctx, `SELECT zone, coalesce(account, 0) FROM services WHERE id > ''`, func(rows *sql.Rows) error {
 		var z reconcile.Zone
 		err := rows.Scan(&z.Domain, &z.Account.ID)
-		if z.Account.ID == 0 && dns.Within(z.Domain, c.zone) {
-			z.Account.ID = c.account
+		if z.Account.ID == 0 && dns.Within(z.Domain, c.Zone) {
+			z.Account.ID = c.AccountID
 		}
 		if z.Account.ID > 0 && z.Domain != "" {
 			found[z] = true

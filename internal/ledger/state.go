@@ -19,28 +19,10 @@ import (
 // withdrawn.
 const StatusReleasing = "releasing"
 
-// Automatic modes of the configuration.
-const (
-	modeAuto       = "auto"
-	modeUpsertOnly = "upsert-only"
-)
-
-// configured is the part of the configuration that the engine needs.
-type configured struct {
-	account                   int64
-	zone, name, mode          string
-	endpoints                 sqlite.TextList
-	enabled                   bool
-	retryInterval, maxRetries sql.Null[int64]
-}
-
 // selectConfigured returns nil if there is no configuration.
-func selectConfigured(ctx context.Context, q sqlite.Queryer) (*configured, error) {
-	var c configured
-	err := q.QueryRowContext(ctx, `
-		SELECT account, zone, name, sync_mode, txt_endpoints, enabled, retry_interval, max_retries FROM configuration WHERE id = 1`).Scan(
-		&c.account, &c.zone, &c.name, &c.mode, &c.endpoints, &c.enabled, &c.retryInterval, &c.maxRetries)
-	if errors.Is(err, sql.ErrNoRows) {
+func selectConfigured(ctx context.Context, q sqlite.Queryer) (*mesh.Configuration, error) {
+	c, err := SelectConfiguration(ctx, q)
+	if errors.Is(err, ErrNoConfiguration) {
 		return nil, nil
 	}
 	return &c, err
@@ -68,7 +50,7 @@ func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
 	if err != nil || c == nil {
 		return "", err
 	}
-	state, err := g.State(ctx, []string{c.name})
+	state, err := g.State(ctx, []string{c.RecordName()})
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +139,7 @@ func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names, owners []
 		return state, err
 	}
 	state.Configured = l.configured != nil
-	state.UpsertOnly = state.Configured && l.configured.mode == modeUpsertOnly
+	state.UpsertOnly = state.Configured && l.configured.SyncMode == mesh.UpsertOnly
 	for _, load := range []func(context.Context, []reconcile.Name) error{l.versions, l.usages} {
 		if err := load(ctx, state.Names); err != nil {
 			return state, err
@@ -197,11 +179,11 @@ func (g *Ledger) OwnRival(ctx context.Context) (name, network string, err error)
 	if err != nil || c == nil {
 		return "", "", err
 	}
-	state, err := g.State(ctx, []string{c.name})
+	state, err := g.State(ctx, []string{c.RecordName()})
 	if err != nil {
 		return "", "", err
 	}
-	return c.name, reconcile.Rival(state), nil
+	return c.RecordName(), reconcile.Rival(state), nil
 }
 
 // loader reads the parts of a State.
@@ -209,10 +191,10 @@ type loader struct {
 	q          sqlite.Queryer
 	now        func() time.Time
 	names      sqlite.TextList
-	at         map[string]int  // index of a name in the list
-	configured *configured     // nil without a configuration
-	owners     sqlite.TextList // the owner names whose places are read
-	whole      sqlite.TextList // names whose places are all read
+	at         map[string]int      // index of a name in the list
+	configured *mesh.Configuration // nil without a configuration
+	owners     sqlite.TextList     // the owner names whose places are read
+	whole      sqlite.TextList     // names whose places are all read
 	accounts   map[int64]*reconcile.Account
 	heirs      map[int64]reconcile.Account // by the id of an account without a user
 }
@@ -401,11 +383,11 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 	own := account.Valid
 	u.Formats, _ = mesh.ParseFormats(u.Formats) // the normal form of what the service was registered with
 	if c := l.configured; c != nil {
-		if !own && dns.Within(u.Domain, c.zone) {
-			account = sql.Null[int64]{V: c.account, Valid: true}
+		if !own && dns.Within(u.Domain, c.Zone) {
+			account = sql.Null[int64]{V: c.AccountID, Valid: true}
 		}
 		if len(endpoints) == 0 {
-			endpoints = c.endpoints
+			endpoints = c.Endpoints
 		}
 	}
 	u.Endpoints = endpoints
@@ -451,11 +433,11 @@ func (l *loader) own(ctx context.Context, names []reconcile.Name) error {
 	if l.configured == nil {
 		return nil
 	}
-	i, ok := l.at[l.configured.name]
+	i, ok := l.at[l.configured.RecordName()]
 	if !ok {
 		return nil
 	}
-	account, err := l.account(ctx, l.configured.account)
-	names[i].Own = &reconcile.Own{Account: *account, Domain: l.configured.zone, Endpoints: l.configured.endpoints}
+	account, err := l.account(ctx, l.configured.AccountID)
+	names[i].Own = &reconcile.Own{Account: *account, Domain: l.configured.Zone, Endpoints: l.configured.Endpoints}
 	return err
 }

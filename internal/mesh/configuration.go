@@ -1,10 +1,11 @@
 package mesh
 
 import (
-	"database/sql"
+	"reflect"
 	"slices"
 
 	"meshddns/internal/dns"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 )
@@ -22,19 +23,40 @@ const (
 // SyncModes are all modes that a configuration can have.
 var SyncModes = []SyncMode{Manual, Auto, UpsertOnly}
 
-// Configuration is the DDNS configuration. RetryInterval and MaxRetries are NULL if the client did not
-// set them.
+// Configuration is the DDNS configuration, with the members that requests, provision files, answers and events have.
+// RetryInterval and MaxRetries are nil if the client did not set them.
 type Configuration struct {
-	Provider, AccessKeyID, Endpoint string
-	Secret                          secrets.Secret
-	Domain, TXTRecordName           string
-	SyncMode                        SyncMode
-	RetryInterval, MaxRetries       sql.Null[int64]
-	Enabled                         bool
-	Endpoints                       []string
-	UpdatedAt                       string
-	Zone                            string // Domain in DNS form
-	AccountID                       int64  // 0 if the configuration is not stored
+	Provider      string         `json:"provider"`
+	AccessKeyID   string         `json:"access_key_id"`
+	Secret        secrets.Secret `json:"access_key_secret"`
+	Endpoint      string         `json:"endpoint"`
+	Domain        string         `json:"domain"`
+	TXTRecordName string         `json:"txt_record_name"`
+	Endpoints     []string       `json:"txt_endpoints"`
+	SyncMode      SyncMode       `json:"sync_mode"`
+	EffectiveMode SyncMode       `json:"effective_sync_mode,omitempty" given:"never"` // Mode, in answers
+	RetryInterval *int64         `json:"retry_interval"`                              // seconds
+	MaxRetries    *int64         `json:"max_retries"`
+	Enabled       bool           `json:"enabled"`
+	UpdatedAt     string         `json:"updated_at,omitempty" given:"never"`
+
+	Zone      string `json:"-"` // Domain in DNS form
+	AccountID int64  `json:"-"` // 0 if the configuration is not stored
+}
+
+// Check checks a configuration in the order of the contract.
+func (c Configuration) Check() error {
+	switch {
+	case c.Provider == "":
+		return msg.Refuse(msg.ProviderEmpty)
+	case c.AccessKeyID == "" || c.Secret == "":
+		return msg.Refuse(msg.AccessKeyEmpty)
+	case c.Domain == "":
+		return msg.Refuse(msg.DomainEmpty)
+	case c.TXTRecordName == "":
+		return msg.Refuse(msg.TXTRecordNameEmpty)
+	}
+	return Usage{Endpoints: c.Endpoints}.CheckEndpoints()
 }
 
 // RecordName returns the name of the configuration's own record.
@@ -83,8 +105,12 @@ func (c Configuration) Unmasked(stored Configuration) (_ Configuration, ok bool)
 // SameAs reports whether the configuration equals the stored one.
 func (c Configuration) SameAs(stored Configuration) bool {
 	c, ok := c.Unmasked(stored)
-	return ok && c.sameCredentials(stored) && c.Secret == stored.Secret && c.Endpoint == stored.Endpoint &&
-		c.Domain == stored.Domain && c.TXTRecordName == stored.TXTRecordName && c.SyncMode == stored.SyncMode &&
-		c.RetryInterval == stored.RetryInterval && c.MaxRetries == stored.MaxRetries &&
-		c.Enabled == stored.Enabled && slices.Equal(c.Endpoints, stored.Endpoints)
+	return ok && c.Secret != "" && c.Secret == stored.Secret && reflect.DeepEqual(c.Listed(), stored.Listed())
+}
+
+// Listed returns the members that a client sets, with a list of endpoints even where it is empty.
+func (c Configuration) Listed() Configuration {
+	c.Endpoints = append([]string{}, c.Endpoints...)
+	c.EffectiveMode, c.UpdatedAt, c.Zone, c.AccountID = "", "", "", 0
+	return c
 }

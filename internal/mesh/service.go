@@ -1,22 +1,55 @@
 package mesh
 
 import (
+	"bytes"
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 
 	"meshddns/internal/dns"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 	"meshddns/internal/strictjson"
 )
 
-// ServiceMembers are the members of a service that requests, answers and provision files have in
+// ServiceMembers are the members of a service that requests, provision files, answers and events have in
 // the form in which the database stores them.
 type ServiceMembers struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
+}
+
+// check checks the members in the order of the contract.
+func (m ServiceMembers) check() error {
+	switch {
+	case !GoodServiceID(m.ID):
+		return msg.Refuse(msg.ServiceIDInvalid)
+	case m.Name == "":
+		return msg.Refuse(msg.ServiceNameEmpty)
+	}
+	return nil
+}
+
+// ServiceBody is a service as clients write it.
+type ServiceBody struct {
+	ServiceMembers
+	Config secrets.JSON `json:"config"` // an object, or a string with one in it
+}
+
+// Service returns the service of a body, which may be wrong. Masked secrets are still masked.
+func (body ServiceBody) Service() Service {
+	v := Service{ServiceMembers: body.ServiceMembers, Config: secrets.Secret(body.Config)}
+	if json.Unmarshal(body.Config, &v.Config) != nil {
+		var compact bytes.Buffer
+		if json.Compact(&compact, body.Config) == nil {
+			v.Config = secrets.Secret(compact.String())
+		}
+	}
+	return v
 }
 
 // Service is a registered DNS service.
@@ -69,6 +102,38 @@ func sameAccount(a, b secrets.Secret) bool {
 		provider.NormalEndpoint(x.Provider, x.Endpoint) == provider.NormalEndpoint(y.Provider, y.Endpoint)
 }
 
+// Check checks a service in the order of the contract.
+func (v Service) Check() error {
+	if err := v.check(); err != nil {
+		return err
+	}
+	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
+		fault := strictjson.Phrase(err)
+		if fault.ID == msg.BodyEmpty {
+			fault = msg.Phrase{ID: msg.ConfigEmpty}
+		}
+		return msg.Refuse(msg.ServiceConfigShape, fault)
+	}
+	var config ServiceConfig
+	if err := strictjson.Decode([]byte(v.Config), &config); err != nil {
+		e, _ := errors.AsType[*strictjson.Error](err)
+		return msg.Refuse(msg.ServiceEntryType, e.Field, strictjson.TypeText[e.Want])
+	}
+	if config.Domain != "" && dns.NameFault(dns.Parse(config.Domain)) != "" {
+		return msg.Refuse(msg.ServiceDomainInvalid, config.Domain, LabelFault(config.Domain))
+	}
+	options := OptionsChange{Formats: config.Formats, Check: config.Check}
+	return cmp.Or(options.Normalize(), Usage{Endpoints: config.Endpoints}.CheckEndpoints())
+}
+
+// LabelFault returns the reason why a label that is not ASCII has no form in DNS, "" without one.
+func LabelFault(domain string) any {
+	if _, err := dns.ToASCII(domain); err != nil {
+		return msg.Phrase{ID: msg.Because, Args: []any{msg.TextOf(err)}}
+	}
+	return ""
+}
+
 // AccountOf returns the id of the account that publishes for the service: its own, or that of the
 // configuration if the service's zone is within the configuration's. 0 means none.
 func (v Service) AccountOf(c Configuration) int64 {
@@ -82,7 +147,7 @@ func (v Service) AccountOf(c Configuration) int64 {
 // have a config that is no JSON object.
 func (v Service) Documented() bool { return v.Domain.Valid }
 
-// ServiceConfig is the part of a service's config that the program reads.
+// ServiceConfig is the part of a service's config that the program reads, and that events have.
 type ServiceConfig struct {
 	Domain      string          `json:"domain"`
 	Provider    string          `json:"provider"`
@@ -90,8 +155,8 @@ type ServiceConfig struct {
 	Secret      secrets.Secret  `json:"access_key_secret"`
 	Endpoint    string          `json:"endpoint"`
 	Endpoints   []string        `json:"txt_endpoints"`
-	Formats     []string        `json:"formats"`
-	Check       json.RawMessage `json:"check"`
+	Formats     []string        `json:"formats,omitempty"`
+	Check       json.RawMessage `json:"check,omitempty"`
 }
 
 // ParseServiceConfig fails if text is no JSON object. A member of the wrong type counts as absent,
@@ -104,16 +169,11 @@ func ParseServiceConfig(text secrets.Secret) (c ServiceConfig, err error) {
 	if entries == nil {
 		return c, errors.New("config is null")
 	}
-	for name, into := range map[string]any{
-		"domain": &c.Domain, "provider": &c.Provider, "access_key_id": &c.AccessKeyID,
-		"access_key_secret": &c.Secret, "endpoint": &c.Endpoint, "check": &c.Check,
-	} {
-		json.Unmarshal(entries[name], into)
-	}
-	for name, into := range map[string]*[]string{"txt_endpoints": &c.Endpoints, "formats": &c.Formats} {
-		if json.Unmarshal(entries[name], into) != nil {
-			*into = nil
+	strictjson.EachField(&c, func(name string, field any) error {
+		if json.Unmarshal(entries[name], field) != nil {
+			reflect.ValueOf(field).Elem().SetZero()
 		}
-	}
+		return nil
+	})
 	return c, nil
 }

@@ -1,7 +1,11 @@
 package mesh
 
 import (
+	"bytes"
 	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 
 	"meshddns/internal/dns"
@@ -76,3 +80,139 @@ func NetworkName(description string) string {
 // Documented reports whether the usage can appear in a document: it is active, and its row passes the
 // checks that older rows may not pass.
 func (u Usage) Documented() bool { return u.Network.Valid && u.Status == Active && u.Domain.Valid }
+
+// ValueFormat is the format of the value with our mark. It is the only one of a usage without formats.
+const ValueFormat = "mesh1"
+
+// CheckEndpoints returns the refusal of own endpoints that cannot be published in the usage's formats.
+func (u Usage) CheckEndpoints() error {
+	network := AnyNetwork
+	if u.Network.Valid {
+		network = u.Network.V
+	}
+	if formats := u.Options.Formats; len(formats) > 0 && !slices.Contains(formats, ValueFormat) {
+		return refused(CheckOthers(u.Endpoints))
+	}
+	return refused(Check(network.String(), AnyOwner, u.Endpoints))
+}
+
+// refused returns the refusal for an error of endpoints.
+func refused(err error) error {
+	if long, ok := errors.AsType[*TooLongError](err); ok {
+		return msg.Refuse(msg.ValueTooLong, long.Octets, long.Most)
+	}
+	if bad, ok := errors.AsType[*EndpointError](err); ok {
+		return msg.Refuse(msg.EndpointInvalid, bad.Text, bad.After())
+	}
+	return err
+}
+
+// Reservation is the members by which a client asks for a prefix.
+type Reservation struct {
+	ServiceID    string     `json:"service_id"`
+	PrefixMode   PrefixMode `json:"prefix_mode"`
+	CustomPrefix string     `json:"custom_prefix"`
+	NetworkID    *NetworkID `json:"network_id"`
+}
+
+// Complete refuses a reservation without a service or a mode.
+func (r Reservation) Complete() error {
+	switch {
+	case r.ServiceID == "":
+		return msg.Refuse(msg.ServiceIDEmpty)
+	case r.PrefixMode != AutomaticMode && r.PrefixMode != CustomMode:
+		return msg.Refuse(msg.PrefixModeInvalid)
+	}
+	return nil
+}
+
+// Prefix returns the prefix to reserve, or the fault of the prefix itself.
+func (r Reservation) Prefix() (prefix string, fault msg.ID) {
+	switch {
+	case r.NetworkID == nil:
+		return "", msg.NetworkIDMissing
+	case r.PrefixMode == AutomaticMode:
+		return AutomaticPrefix(*r.NetworkID), ""
+	}
+	return r.CustomPrefix, PrefixFault(r.CustomPrefix)
+}
+
+// Options are what a usage has beyond the defaults of its service, as answers, events and documents have it.
+type Options struct {
+	Formats []string        `json:"formats,omitempty"` // in their normal form; none to use the service's
+	Check   json.RawMessage `json:"check,omitempty"`   // how the endpoints are checked; none to use the service's
+	PeerID  string          `json:"peer_id,omitempty"` // of the usage's own endpoints; "" for none
+}
+
+// Equal reports whether two options are the same.
+func (o Options) Equal(p Options) bool {
+	return slices.Equal(o.Formats, p.Formats) && bytes.Equal(o.Check, p.Check) && o.PeerID == p.PeerID
+}
+
+// OptionsChange are the options of a usage as clients write them; nil keeps the stored one. "formats": [] and
+// "check": {} return to what the service has.
+type OptionsChange struct {
+	Formats []string        `json:"formats"`
+	Check   json.RawMessage `json:"check"`
+	PeerID  *string         `json:"peer_id"`
+}
+
+// Normalize brings the options into their normal form, or returns the refusal of the first one that is not valid.
+func (c *OptionsChange) Normalize() error {
+	if c.PeerID != nil && *c.PeerID != "" && !IsPeerID(*c.PeerID) {
+		return msg.Refuse(msg.PeerIDInvalid)
+	}
+	if c.Check != nil {
+		checking, err := ParseCheck(c.Check)
+		if err != nil {
+			return err
+		}
+		c.Check = json.RawMessage(checking.Text())
+	}
+	if c.Formats != nil {
+		formats, err := ParseFormats(c.Formats)
+		if err != nil {
+			return err
+		}
+		c.Formats = append([]string{}, formats...)
+	}
+	return nil
+}
+
+// Over returns the options after the change.
+func (c OptionsChange) Over(stored Options) Options {
+	if c.Formats != nil {
+		stored.Formats = c.Formats
+	}
+	if c.Check != nil {
+		stored.Check = c.Check
+	}
+	if c.PeerID != nil {
+		stored.PeerID = *c.PeerID
+	}
+	return stored
+}
+
+// UsageChange is the members of a usage that a client changes; nil keeps the stored value.
+type UsageChange struct {
+	Endpoints   []string `json:"txt_endpoints"`
+	Description *string  `json:"description"`
+	NetworkName *string  `json:"network_name"` // for the description, where none is given
+	OptionsChange
+}
+
+// Over returns a usage after the change, and reports whether it differs.
+func (c UsageChange) Over(u Usage) (changed Usage, differs bool) {
+	changed = u
+	if c.Endpoints != nil {
+		changed.Endpoints = c.Endpoints
+	}
+	switch {
+	case c.Description != nil:
+		changed.Description = *c.Description
+	case c.NetworkName != nil:
+		changed.Description = Describe(*c.NetworkName)
+	}
+	changed.Options = c.OptionsChange.Over(u.Options)
+	return changed, changed.Description != u.Description || !slices.Equal(changed.Endpoints, u.Endpoints) || !changed.Options.Equal(u.Options)
+}

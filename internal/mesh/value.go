@@ -30,6 +30,14 @@ const version = "v=mesh1"
 // AnyOwner stands for any owner in size checks, because all owners have the same length.
 const AnyOwner = "000000000000"
 
+// CheckOwner checks the form of an owner.
+func CheckOwner(owner string) error {
+	if len(owner) != len(AnyOwner) || strings.Trim(owner, "0123456789abcdef") != "" {
+		return msg.Refuse(msg.OwnerInvalid)
+	}
+	return nil
+}
+
 // Value returns the text to publish. network is the network id in decimal, empty for a record of no
 // network.
 func Value(network, owner string, endpoints []string) string {

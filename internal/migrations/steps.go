@@ -5,7 +5,8 @@ package migrations
 import (
 	"context"
 	"database/sql"
-	_ "embed"
+	"embed"
+	"fmt"
 
 	"meshddns/internal/dns"
 	"meshddns/internal/sqlite"
@@ -14,22 +15,33 @@ import (
 // Oldest is the oldest version that can be migrated.
 const Oldest = 10
 
-// Steps returns the steps of this program, the first from version Oldest to the next. Steps are only
-// appended.
-func Steps() []sqlite.Step {
-	return []sqlite.Step{addZoneKeys}
+// files has the SQL of the step to each version: 11.sql and so on. Steps are only appended.
+//
+//go:embed *.sql
+var files embed.FS
+
+// rest is what SQL cannot do of the step to a version.
+var rest = map[int]sqlite.Step{11: addZoneKeys}
+
+// Steps returns the steps of this program, the first from version Oldest to the next.
+func Steps() (steps []sqlite.Step) {
+	for version := Oldest + 1; ; version++ {
+		text, err := files.ReadFile(fmt.Sprint(version, ".sql"))
+		if err != nil {
+			return steps
+		}
+		steps = append(steps, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, string(text))
+			if more := rest[version]; err == nil && more != nil {
+				err = more(ctx, tx)
+			}
+			return err
+		})
+	}
 }
 
-// sql11 is the SQL of the step to version 11, as far as SQL can do it.
-//
-//go:embed 11.sql
-var sql11 string
-
-// addZoneKeys migrates to version 11, in which serials have the keys of zones, too.
+// addZoneKeys fills the serials of version 11, which have the keys of zones, too.
 func addZoneKeys(ctx context.Context, tx *sql.Tx) error {
-	if _, err := tx.ExecContext(ctx, sql11); err != nil {
-		return err
-	}
 	zones, err := sqlite.Collect(ctx, tx, sqlite.Text, `SELECT zone FROM old_zone_serials`)
 	for i := 0; i < len(zones) && err == nil; i++ {
 		_, err = tx.ExecContext(ctx, `

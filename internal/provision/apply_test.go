@@ -39,15 +39,66 @@ func (s *stored) did(request, id string) (Change, error) {
 	return Did(request, id, nil)
 }
 
-func (s *stored) SaveOwner(_ context.Context, owner string) (Change, error) {
-	if err := s.CheckOwner(owner); err != nil || owner == s.owner {
-		return Change{}, err
+func (s *stored) Save(_ context.Context, part string, body []byte) (Change, error) {
+	switch part {
+	case Owner:
+		return s.saveOwner(strings.Trim(string(body), `"`))
+	case Configuration:
+		return s.saveConfiguration(body)
+	case Services:
+		return s.saveService(body)
+	case Usages:
+		return s.saveUsage(body)
+	}
+	return s.saveTarget(body)
+}
+
+func (s *stored) Held(_ context.Context, part string) iter.Seq2[Held, error] {
+	var all []Held
+	switch part {
+	case Usages:
+		for _, u := range s.usages {
+			all = append(all, u.Held)
+		}
+	case Services:
+		for _, id := range slices.Sorted(maps.Keys(s.services)) {
+			all = append(all, Held{ID: id})
+		}
+	case Notifications:
+		for _, id := range slices.Sorted(maps.Keys(s.targets)) {
+			all = append(all, Held{ID: id})
+		}
+	}
+	return func(yield func(Held, error) bool) {
+		for _, held := range all {
+			if !yield(held, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *stored) Remove(_ context.Context, part, id string) (Change, error) {
+	switch part {
+	case Usages:
+		s.usages = slices.DeleteFunc(s.usages, func(u storedUsage) bool { return u.ID == id })
+	case Services:
+		delete(s.services, id)
+	default:
+		delete(s.targets, id)
+	}
+	return s.did("DELETE "+part+"/{id}", id)
+}
+
+func (s *stored) saveOwner(owner string) (Change, error) {
+	if owner == s.owner {
+		return Change{}, nil
 	}
 	s.owner = owner
 	return s.did("POST adopt", owner)
 }
 
-func (s *stored) SaveConfiguration(_ context.Context, body []byte) (Change, error) {
+func (s *stored) saveConfiguration(body []byte) (Change, error) {
 	if s.locked["configuration"] {
 		return Change{}, refusal("domain")
 	}
@@ -58,7 +109,7 @@ func (s *stored) SaveConfiguration(_ context.Context, body []byte) (Change, erro
 	return s.did("PUT config", "")
 }
 
-func (s *stored) SaveService(_ context.Context, body []byte) (Change, error) {
+func (s *stored) saveService(body []byte) (Change, error) {
 	var v struct{ ID string }
 	json.Unmarshal(body, &v)
 	if s.locked[v.ID] {
@@ -87,7 +138,7 @@ func (s *stored) same(u storedUsage) int {
 	})
 }
 
-func (s *stored) SaveUsage(_ context.Context, body []byte) (Change, error) {
+func (s *stored) saveUsage(body []byte) (Change, error) {
 	u := usageOf(body)
 	if i := s.same(u); i >= 0 {
 		if s.usages[i].description == u.description {
@@ -115,36 +166,6 @@ func (s *stored) SameUsages(_ context.Context, body []byte) (all []int64, err er
 		all = append(all, s.usages[i].Seq)
 	}
 	return all, nil
-}
-
-func (s *stored) HeldUsages(context.Context) iter.Seq2[Held, error] {
-	return func(yield func(Held, error) bool) {
-		for _, u := range s.usages {
-			if !yield(u.Held, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (s *stored) ReleaseUsage(_ context.Context, id string) (Change, error) {
-	s.usages = slices.DeleteFunc(s.usages, func(u storedUsage) bool { return u.ID == id })
-	return s.did("DELETE usages/{id}", id)
-}
-
-func (s *stored) HeldServices(context.Context) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		for _, id := range slices.Sorted(maps.Keys(s.services)) {
-			if !yield(id, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (s *stored) DeleteService(_ context.Context, id string) (Change, error) {
-	delete(s.services, id)
-	return s.did("DELETE services/{id}", id)
 }
 
 // apply applies documents, each one file, and returns the result in words.
@@ -310,7 +331,7 @@ func TestBrokenDatabase(t *testing.T) {
 	}
 }
 
-func (s *stored) SaveOther(_ context.Context, _ string, body []byte) (Change, error) {
+func (s *stored) saveTarget(body []byte) (Change, error) {
 	var v struct{ ID string }
 	json.Unmarshal(body, &v)
 	if s.locked[v.ID] {
@@ -323,18 +344,6 @@ func (s *stored) SaveOther(_ context.Context, _ string, body []byte) (Change, er
 	return s.did("PUT notifications/{id}", v.ID)
 }
 
-func (s *stored) HeldOthers(_ context.Context, part string) ([]string, error) {
-	if part != "notifications" {
-		return nil, nil
-	}
-	return slices.Sorted(maps.Keys(s.targets)), nil
-}
-
-func (s *stored) DeleteOther(_ context.Context, _, id string) (Change, error) {
-	delete(s.targets, id)
-	return s.did("DELETE notifications/{id}", id)
-}
-
 // TestNotifications saves, keeps, prunes and keeps waiting targets, with credentials in their places.
 func TestNotifications(t *testing.T) {
 	s := &stored{services: map[string]string{}, targets: map[string]string{"old": ""}, locked: map[string]bool{"c": true}}
@@ -343,7 +352,7 @@ func TestNotifications(t *testing.T) {
 	if said != "DELETE notifications/{id} old 200 from 0.json\nPUT notifications/{id} a 200 from 0.json\n0.json:1: notifications[1].url: is refused\n" {
 		t.Errorf("%s", said)
 	}
-	if waits == nil || len(waits.Others["notifications"]) != 1 || len(s.targets) != 1 {
+	if waits == nil || len(waits.Entries[Notifications]) != 1 || len(s.targets) != 1 {
 		t.Errorf("%+v, %v", waits, s.targets)
 	}
 	folder, file := t.TempDir(), filepath.Join(t.TempDir(), "a.json")

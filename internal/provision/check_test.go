@@ -25,9 +25,9 @@ func (r refusal) Error() string { return "is refused" }
 // secrets in a body with the text "masked".
 type rules struct{}
 
-func (rules) check(body []byte) error {
+func (rules) Check(_ string, body []byte) error {
 	switch text := string(body); {
-	case strings.Contains(text, `"refuse all"`):
+	case strings.Contains(text, `"refuse all"`), text == `"refuse"`:
 		return refusal("")
 	case strings.Contains(text, `"masked"`):
 		return refusal(secrets.Mask)
@@ -39,18 +39,6 @@ func (rules) check(body []byte) error {
 }
 
 var refusedMember = regexp.MustCompile(`"(\w+)":\s*"refuse"`)
-
-func (r rules) CheckConfiguration(body []byte) error   { return r.check(body) }
-func (r rules) CheckService(body []byte) error         { return r.check(body) }
-func (r rules) CheckUsage(body []byte) error           { return r.check(body) }
-func (r rules) CheckOther(_ string, body []byte) error { return r.check(body) }
-
-func (r rules) CheckOwner(owner string) error {
-	if owner == "refuse" {
-		return refusal("")
-	}
-	return nil
-}
 
 func (rules) Blame(err error) (member, reason string, ok bool) {
 	r, ok := errors.AsType[refusal](err)
@@ -132,7 +120,7 @@ func TestMistakes(t *testing.T) {
 // broken fails as a database does, which is no mistake in a file.
 type broken struct{ rules }
 
-func (broken) CheckService([]byte) error { return errors.New("broken") }
+func (broken) Check(string, []byte) error { return errors.New("broken") }
 
 func TestCheckThatFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.json")
@@ -149,11 +137,10 @@ type seen struct {
 	bodies []string
 }
 
-func (s *seen) CheckConfiguration(body []byte) error {
+func (s *seen) Check(_ string, body []byte) error {
 	s.bodies = append(s.bodies, string(body))
 	return nil
 }
-func (s *seen) CheckService(body []byte) error { return s.CheckConfiguration(body) }
 
 // TestCredentials has secrets in the file and in credentials. The operations get a credential in place of
 // its name; the rest of the body stays as in the file.

@@ -6,6 +6,7 @@ package provision
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,22 +19,25 @@ import (
 	"meshddns/internal/strictjson"
 )
 
-// Document is the content of all files. A part that no file has is nil.
-type Document struct {
-	Owner         *Entry
-	Configuration *Entry
-	Services      []Entry
-	Usages        []Entry
-	Others        map[string][]Entry // by part: see otherForms
-	Prune         Prune
-	Unread        int      // credentials that were not read
-	Hidden        []string // files of the folder that are not read: their names begin with a dot
+// The parts of a document. Entries of other parts depend on no other entry.
+const (
+	Owner         = "owner"
+	Configuration = "configuration"
+	Services      = "services"
+	Usages        = "usages"
+	Notifications = "notifications"
+	Secondaries   = "secondaries"
+)
 
-	hasServices, hasUsages bool
-	hasOther               map[string]bool
+// Document is the content of all files.
+type Document struct {
+	Entries map[string][]Entry // by part; nil: no file has the part
+	Prune   Prune
+	Unread  int      // credentials that were not read
+	Hidden  []string // files of the folder that are not read: their names begin with a dot
 
 	pruneAt     *Entry
-	seen        map[string]Entry // parts, services, entries of other parts, and custom prefixes
+	seen        map[string]Entry // parts, entries with an id, and custom prefixes
 	mistakes    Mistakes
 	lasting     Mistakes // of the document from which these waiting entries come, not about the entries
 	credentials CredentialFolder
@@ -132,44 +136,56 @@ type form struct {
 }
 
 var (
-	configurationForm = form{members: map[string]string{
-		"provider": aText, "access_key_id": aText, "access_key_secret": aSecret, "endpoint": aText, "domain": aText,
-		"txt_record_name": aText, "txt_endpoints": texts, "sync_mode": aText, "retry_interval": anInteger, "max_retries": anInteger,
-		"enabled": aBoolean,
-	}}
-	serviceForm = form{members: serviceTypes(), required: []string{"config", "id", "name"}}
-	configForm  = form{others: true, members: map[string]string{
-		"domain": aText, "provider": aText, "access_key_id": aText, "endpoint": aText, "txt_endpoints": texts, "formats": texts, "check": anObject,
-	}}
-	usageForm = form{members: map[string]string{
-		"service_id": aText, "prefix_mode": aText, "custom_prefix": aText, "network_id": aNatural, "network_name": aText,
-		"txt_endpoints": texts, "description": aText, "formats": texts, "check": anObject, "peer_id": aText,
-	}}
+	configurationForm = formOf[mesh.Configuration]()
+	serviceForm       = formOf[mesh.ServiceBody]("config", "id", "name")
+	configForm        = form{others: true, members: formOf[mesh.ServiceConfig]().members}
+	usageForm         = formOf[usageBody]()
 	// otherForms are the parts whose entries depend on no other entry.
 	otherForms = map[string]form{
-		"notifications": {required: []string{"id", "kind", "url"}, members: map[string]string{
+		Notifications: {required: []string{"id", "kind", "url"}, members: map[string]string{
 			"id": aText, "kind": aText, "url": aSecret, "secret": aSecret, "events": texts, "language": aText, "enabled": aBoolean,
 		}},
-		"secondaries": {required: []string{"address", "id"}, members: map[string]string{
+		Secondaries: {required: []string{"address", "id"}, members: map[string]string{
 			"id": aText, "address": aText, "key_name": aText, "key_secret": aSecret, "key_algorithm": aText, "zones": texts,
 		}},
 	}
 	// otherParts are their names, in the order of their saving.
-	otherParts = []string{"notifications", "secondaries"}
-	parts      = slices.Concat([]string{"owner", "configuration", "services", "usages"}, otherParts, []string{"prune"})
+	otherParts = []string{Notifications, Secondaries}
+	parts      = slices.Concat([]string{Owner, Configuration, Services, Usages}, otherParts)
+	members    = append(slices.Clone(parts), "prune")
 )
 
-// serviceTypes returns the members of a service and their types.
-func serviceTypes() map[string]string {
-	types := map[string]string{"config": anObject}
-	for _, name := range strictjson.Fields[mesh.ServiceMembers]() {
-		types[name] = aText
-	}
-	return types
+// formOf returns the form of the objects that are decoded into a struct.
+func formOf[T any](required ...string) form {
+	f := form{members: map[string]string{}, required: required}
+	strictjson.EachField(new(T), func(name string, field any) error {
+		f.members[name] = typeOf(field)
+		return nil
+	})
+	return f
 }
 
-// add reads a file into the document.
-func (d *Document) add(name, text string) {
+// typeOf returns the type of a member by the field that it is decoded into.
+func typeOf(field any) string {
+	switch field.(type) {
+	case *bool:
+		return aBoolean
+	case *[]string:
+		return texts
+	case **int64:
+		return anInteger
+	case **mesh.NetworkID:
+		return aNatural
+	case *secrets.Secret:
+		return aSecret
+	case *secrets.JSON, *json.RawMessage:
+		return anObject
+	}
+	return aText
+}
+
+// read reads a file into the document.
+func (d *Document) read(name, text string) {
 	f := &file{Document: d, name: name, text: text}
 	if v, ok := f.parse(); ok {
 		f.members(v, nil, f.part)
@@ -180,18 +196,15 @@ func (d *Document) add(name, text string) {
 // in its member data, because some programs would round ids when they extract it.
 func (f *file) part(v value, at path) {
 	switch name := at[len(at)-1]; {
-	case name == "services":
+	case name == Services:
 		f.list(v, at, f.service)
-		f.hasServices = true
-	case name == "usages":
+	case name == Usages:
 		f.list(v, at, f.usage)
-		f.hasUsages = true
 	case slices.Contains(otherParts, name):
 		f.list(v, at, func(v value, at path) { f.other(name, v, at) })
-		f.hasOther[name] = true
 	case name == "data" && len(at) == 1 && v.Kind == strictjson.KindObject:
 		f.members(v.Expand(f.text, 1), at, f.part)
-	case v.Kind == strictjson.KindNull && slices.Contains(parts, name):
+	case v.Kind == strictjson.KindNull && slices.Contains(members, name):
 	default:
 		f.single(name, f.whole(v, at), at)
 	}
@@ -201,15 +214,15 @@ func (f *file) part(v value, at path) {
 func (f *file) single(name string, v value, at path) {
 	e := f.entry(v, at)
 	switch name {
-	case "owner":
+	case Owner:
 		f.wants(v, at, aText)
-		e.bad = f.anew()
-		f.Owner = &e
-	case "configuration":
+		f.Entries[name] = nil
+		f.add(name, e)
+	case Configuration:
 		f.object(v, at, configurationForm)
 		e.Body = secrets.JSON(v.Edited(f.text, f.credentialsOf(v, at)))
-		e.bad = f.anew()
-		f.Configuration = &e
+		f.Entries[name] = nil
+		f.add(name, e)
 	case "prune":
 		switch {
 		case v.Kind == strictjson.KindBoolean && v.Text == "true":
@@ -221,10 +234,16 @@ func (f *file) single(name string, v value, at path) {
 		}
 		f.pruneAt = &e
 	default:
-		f.fault(v, at, noMember(parts))
+		f.fault(v, at, noMember(members))
 		return
 	}
 	f.once(name, e)
+}
+
+// add adds an entry to its part.
+func (f *file) add(part string, e Entry) {
+	e.bad = f.anew()
+	f.Entries[part] = append(f.Entries[part], e)
 }
 
 func noMember(known []string) string {
@@ -243,6 +262,13 @@ func (f *file) once(what string, e Entry, member ...string) {
 	}
 	m := e.Mistake(strings.Join(member, "."), fmt.Sprintf("stands in %s:%d already", first.file, first.line))
 	f.mistakes = append(f.mistakes, m)
+}
+
+// onceByID is once for an entry of a part with ids.
+func (f *file) onceByID(part string, v value, e Entry) {
+	if id := v.Member("id"); id != nil && id.Kind == strictjson.KindString {
+		f.once(part+" "+id.Text, e, "id")
+	}
 }
 
 // anew reports whether there are new mistakes since the last call.
@@ -264,15 +290,9 @@ func (f *file) service(v value, at path) {
 		at := at.Member("config")
 		f.object(*config, at, configForm)
 		e.Body = secrets.JSON(v.Edited(f.text, f.credentialsOf(*config, at)))
-		if key := member(*config, "access_key_secret"); key != nil && key.Kind != strictjson.KindObject {
-			f.wants(*key, at.Member("access_key_secret"), aSecret)
-		}
 	}
-	if id := v.Member("id"); id != nil && id.Kind == strictjson.KindString {
-		f.once("service "+id.Text, e, "id")
-	}
-	e.bad = f.anew()
-	f.Services = append(f.Services, e)
+	f.onceByID(Services, v, e)
+	f.add(Services, e)
 }
 
 func (f *file) usage(v value, at path) {
@@ -286,8 +306,7 @@ func (f *file) usage(v value, at path) {
 	case service != nil:
 		f.once("prefix "+service.Text+" "+dns.Fold(prefix.Text), e, "custom_prefix")
 	}
-	e.bad = f.anew()
-	f.Usages = append(f.Usages, e)
+	f.add(Usages, e)
 }
 
 // other reads an entry of another part.
@@ -295,11 +314,8 @@ func (f *file) other(part string, v value, at path) {
 	e := f.entry(v, at)
 	f.object(v, at, otherForms[part])
 	e.Body = secrets.JSON(v.Edited(f.text, f.otherCredentials(part, v, at)))
-	if id := v.Member("id"); id != nil && id.Kind == strictjson.KindString {
-		f.once(part+" "+id.Text, e, "id")
-	}
-	e.bad = f.anew()
-	f.Others[part] = append(f.Others[part], e)
+	f.onceByID(part, v, e)
+	f.add(part, e)
 }
 
 // object adds mistakes in the members of an object.

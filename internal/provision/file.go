@@ -133,6 +133,9 @@ func (f *file) list(v value, at path, each func(v value, at path)) {
 	if v.Kind != strictjson.KindArray && v.Kind != strictjson.KindNull {
 		f.fault(v, at, wrongKind(v, strictjson.KindArray))
 	}
+	if part := at[len(at)-1]; f.Entries[part] == nil {
+		f.Entries[part] = []Entry{}
+	}
 	for i, item := range v.Expand(f.text, 1).Items { // one at a time, because all items may need too much memory
 		here := at.Item(i)
 		each(f.whole(item, here), here)

@@ -104,7 +104,7 @@ func (f *Files) apply(ctx context.Context, document *Document, start bool) error
 	LogLines(f.Log, slog.LevelWarn, "a part of the provision file is not applied", fresh)
 	f.refuse(ctx, fresh)
 	if !again || len(applied.Changes) > 0 || f.failure != "" {
-		f.Log.Info("provisioned", "from", f.Path, "services", len(document.Services), "usages", len(document.Usages),
+		f.Log.Info("provisioned", "from", f.Path, "services", len(document.Entries[Services]), "usages", len(document.Entries[Usages]),
 			"changes", len(applied.Changes), "faults", len(applied.Faults))
 	}
 	f.waits, f.waiting, f.failure = applied.Waits, applied.Faults, ""

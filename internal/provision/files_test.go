@@ -49,8 +49,8 @@ func waitsFor(faults int) func(*Document) (Applied, error) {
 // What an editor and a copy from a Mac leave in a folder is passed over, with a warning. The rest is applied.
 func TestHiddenFiles(t *testing.T) {
 	f, logs := applying(t, func(d *Document) (Applied, error) {
-		if len(d.Services) != 1 || len(d.mistakes) != 0 {
-			t.Errorf("%d services, mistakes %v", len(d.Services), d.mistakes)
+		if len(d.Entries[Services]) != 1 || len(d.mistakes) != 0 {
+			t.Errorf("%d services, mistakes %v", len(d.Entries[Services]), d.mistakes)
 		}
 		return Applied{}, nil
 	})

@@ -12,13 +12,14 @@ import (
 // anything accepts every well-formed entry.
 type anything struct{ bodies []string }
 
-func (a *anything) see(body []byte) error                  { a.bodies = append(a.bodies, string(body)); return nil }
-func (a *anything) CheckOwner(string) error                { return nil }
-func (a *anything) CheckConfiguration(body []byte) error   { return a.see(body) }
-func (a *anything) CheckService(body []byte) error         { return a.see(body) }
-func (a *anything) CheckUsage(body []byte) error           { return a.see(body) }
-func (a *anything) CheckOther(_ string, body []byte) error { return a.see(body) }
-func (a *anything) Blame(error) (string, string, bool)     { return "", "", false }
+func (a *anything) Check(part string, body []byte) error {
+	if part != Owner {
+		a.bodies = append(a.bodies, string(body))
+	}
+	return nil
+}
+
+func (a *anything) Blame(error) (string, string, bool) { return "", "", false }
 
 const hiddenCredential = "the-hidden-credential-0123456789"
 
@@ -32,8 +33,8 @@ func FuzzFile(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		d := &Document{seen: map[string]Entry{}, Others: map[string][]Entry{}, hasOther: map[string]bool{}, credentials: CredentialFolder{Folder: folder}}
-		d.add("a.json", string(body))
+		d := &Document{Entries: map[string][]Entry{}, seen: map[string]Entry{}, credentials: CredentialFolder{Folder: folder}}
+		d.read("a.json", string(body))
 		all := &anything{}
 		err := d.Check(all)
 		mistakes, ok := errors.AsType[Mistakes](err)

@@ -35,7 +35,7 @@ type CredentialFolder struct {
 // passes over names that begin with a dot, such as those that editors and copies from a Mac leave.
 // Check and Apply return the mistakes in the files.
 func Read(path string, credentials CredentialFolder) *Document {
-	d := &Document{seen: map[string]Entry{}, Others: map[string][]Entry{}, hasOther: map[string]bool{}, credentials: credentials}
+	d := &Document{Entries: map[string][]Entry{}, seen: map[string]Entry{}, credentials: credentials}
 	names, hidden, err := files(path)
 	d.Hidden = hidden
 	if err != nil {
@@ -51,7 +51,7 @@ func Read(path string, credentials CredentialFolder) *Document {
 			d.mistakes = append(d.mistakes, Mistake{File: name, Reason: reason(err)})
 			continue
 		}
-		d.add(name, string(body))
+		d.read(name, string(body))
 	}
 	return d
 }

@@ -34,24 +34,18 @@ func ServiceOf(v mesh.Service) (_ Service, ok bool) {
 
 // Usage is a usage of a document.
 type Usage struct {
-	ServiceID    string          `json:"service_id"`
-	Mode         mesh.PrefixMode `json:"prefix_mode"`
-	CustomPrefix string          `json:"custom_prefix"`
-	NetworkID    mesh.NetworkID  `json:"network_id"`
-	NetworkName  string          `json:"network_name"`
-	TXTEndpoints []string        `json:"txt_endpoints"`
-	Description  string          `json:"description"`
-	Formats      []string        `json:"formats,omitempty"`
-	Check        json.RawMessage `json:"check,omitempty"`
-	PeerID       string          `json:"peer_id,omitempty"`
+	mesh.Reservation
+	NetworkName  string   `json:"network_name"`
+	TXTEndpoints []string `json:"txt_endpoints"`
+	Description  string   `json:"description"`
+	mesh.Options
 }
 
 // UsageOf returns a reserved usage in the form of a document. ok is false while it is being released.
 func UsageOf(u mesh.Usage) (d Usage, ok bool) {
 	d = Usage{
-		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V, NetworkName: mesh.NetworkName(u.Description),
-		TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
-		Formats: u.Options.Formats, Check: json.RawMessage(u.Options.Check), PeerID: u.Options.PeerID,
+		Reservation: mesh.Reservation{ServiceID: u.ServiceID, PrefixMode: u.Mode, NetworkID: &u.Network.V},
+		NetworkName: mesh.NetworkName(u.Description), TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description, Options: u.Options,
 	}
 	if u.Mode == mesh.CustomMode {
 		d.CustomPrefix = u.Prefix

@@ -7,7 +7,6 @@ import (
 
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/sqlite"
 )
 
 // TestRetryPolicy gives numbers of a configuration, and what the engine makes of them.
@@ -25,7 +24,7 @@ func TestRetryPolicy(t *testing.T) {
 		"huge":     {new(int64(math.MaxInt64)), new(int64(math.MaxInt64)), provider.Backoff{First: time.Hour, Retries: 10}},
 		"least":    {new(int64(math.MinInt64)), new(int64(math.MinInt64)), provider.Backoff{First: 5 * time.Second, Retries: 3}},
 	} {
-		if got := reconcile.RetryPolicy(sqlite.Given(test.interval), sqlite.Given(test.retries)); got != test.want {
+		if got := reconcile.RetryPolicy(test.interval, test.retries); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"cmp"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -151,13 +150,13 @@ const (
 
 // RetryPolicy returns the configuration's back-off, within its bounds. The interval is in
 // seconds; retries counts attempts after the first.
-func RetryPolicy(interval, retries sql.Null[int64]) provider.Backoff {
+func RetryPolicy(interval, retries *int64) provider.Backoff {
 	b := provider.Backoff{First: defaultRetryInterval, Retries: defaultRetries}
-	if n := interval; n.Valid && n.V > 0 {
-		b.First = time.Duration(min(n.V, int64(maxRetryInterval/time.Second))) * time.Second
+	if n := interval; n != nil && *n > 0 {
+		b.First = time.Duration(min(*n, int64(maxRetryInterval/time.Second))) * time.Second
 	}
-	if n := retries; n.Valid && n.V >= 0 {
-		b.Retries = int(min(n.V, maxRetries))
+	if n := retries; n != nil && *n >= 0 {
+		b.Retries = int(min(*n, maxRetries))
 	}
 	return b
 }

@@ -18,12 +18,19 @@ import (
 	"slices"
 )
 
-// Secret is a text that no log, message or answer shows: it prints as "***".
+// Secret is a text that no log, message or answer shows: it prints as "***", and is Mask in JSON.
 type Secret string
 
-func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, Scrubbed) }
-func (s Secret) LogValue() slog.Value         { return slog.StringValue(Scrubbed) }
-func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(Scrubbed) }
+func (s Secret) Format(f fmt.State, _ rune) { io.WriteString(f, Scrubbed) }
+func (s Secret) LogValue() slog.Value       { return slog.StringValue(Scrubbed) }
+
+// MarshalJSON masks the secret. "" stays, because clients tell by it that there is none.
+func (s Secret) MarshalJSON() ([]byte, error) {
+	if s == "" {
+		return json.Marshal("")
+	}
+	return json.Marshal(Mask)
+}
 
 // ScrubLine calls the function ScrubLine for this secret and a whole line.
 func (s Secret) ScrubLine(text string) string { return ScrubLine(text, MaxLine, string(s)) }

@@ -63,13 +63,13 @@ func DecodeMembers(body []byte, v any) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = eachField(reflect.ValueOf(v).Elem(), func(name string, field reflect.Value) error {
+	err = EachField(v, func(name string, field any) error {
 		at := slices.IndexFunc(members, func(m Member) bool { return m.Name.Text == name })
 		if at < 0 || members[at].Value.Kind == KindNull {
 			return nil
 		}
-		if err := decode(body, members[at].Value, field.Addr().Interface()); err != nil {
-			return &Error{WrongType, name, wanted(field.Type())}
+		if err := decode(body, members[at].Value, field); err != nil {
+			return &Error{WrongType, name, wanted(reflect.TypeOf(field).Elem())}
 		}
 		return nil
 	})
@@ -83,16 +83,26 @@ func namesOf(members []Member) (names []string) {
 	return names
 }
 
-// eachField calls do for each field of a struct with a name in JSON, those of embedded structs without
-// a name too.
-func eachField(v reflect.Value, do func(name string, field reflect.Value) error) error {
+// EachField calls do with each field of a struct that Decode reads: those with a name in JSON, also of embedded
+// structs. v points to the struct, field to the field. A field with the tag given:"never" is only written.
+func EachField(v any, do func(name string, field any) error) error {
+	return eachField(reflect.ValueOf(v).Elem(), func(name string, written bool, field reflect.Value) error {
+		if written {
+			return nil
+		}
+		return do(name, field.Addr().Interface())
+	})
+}
+
+func eachField(v reflect.Value, do func(name string, written bool, field reflect.Value) error) error {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		var err error
 		switch {
+		case name == "-":
 		case name != "":
-			err = do(name, v.Field(i))
+			err = do(name, field.Tag.Get("given") == "never", v.Field(i))
 		case field.Anonymous:
 			err = eachField(v.Field(i), do)
 		}
@@ -103,9 +113,9 @@ func eachField(v reflect.Value, do func(name string, field reflect.Value) error)
 	return nil
 }
 
-// Fields returns the names in JSON of the fields of a struct, those of embedded structs too.
+// Fields returns the names in JSON of all fields of a struct, those of embedded structs too.
 func Fields[T any]() (names []string) {
-	eachField(reflect.ValueOf(new(T)).Elem(), func(name string, _ reflect.Value) error {
+	eachField(reflect.ValueOf(new(T)).Elem(), func(name string, _ bool, _ reflect.Value) error {
 		names = append(names, name)
 		return nil
 	})

@@ -1,0 +1,41 @@
+// The rows of services.
+
+package ledger
+
+import (
+	"context"
+	"database/sql"
+
+	"meshddns/internal/dns"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/sqlite"
+)
+
+// ErrNoService is the error for a service that is not there.
+const ErrNoService = sqlite.Refusal(msg.UnknownService)
+
+// SelectServices reads services for ScanService.
+const SelectServices = `
+	SELECT id, name, config, domain, zone, coalesce(account, 0), usage_count, created_at, updated_at
+	FROM services`
+
+// ScanService scans a row of SelectServices, or returns ErrNoService.
+func ScanService(row sqlite.Scanner) (v mesh.Service, err error) {
+	err = row.Scan(&v.ID, &v.Name, &v.Config, &v.Domain, &v.Zone, &v.AccountID, &v.UsageCount, &v.CreatedAt, &v.UpdatedAt)
+	return v, sqlite.Absent(err, ErrNoService)
+}
+
+// SaveService stores a service, with the members of its config that the program looks for. account is the service's own.
+func SaveService(ctx context.Context, tx *sql.Tx, v mesh.Service, config mesh.ServiceConfig, account sql.Null[int64], now string) error {
+	zone := dns.Parse(config.Domain)
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET
+		    name = excluded.name, config = excluded.config, domain = excluded.domain, zone = excluded.zone, zone_key = excluded.zone_key,
+		    provider = excluded.provider,
+		    txt_endpoints = excluded.txt_endpoints, account = excluded.account, updated_at = excluded.updated_at`,
+		v.ID, v.Name, v.Config, config.Domain, zone, dns.Reverse(zone), config.Provider, sqlite.TextList(config.Endpoints), account, now, now)
+	return err
+}

@@ -1,0 +1,120 @@
+// The rows of usages with their bindings and options, as clients read and write them.
+
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/sqlite"
+)
+
+// ErrNoUsage is the error for a usage that is not there.
+const ErrNoUsage = sqlite.Refusal(msg.UnknownUsage)
+
+// PublishColumns are the columns of mesh.Publishing for a usage u with binding b, whose state is
+// about the place p: attempts, state, the standing value of its network, fault, time. A change that waits in
+// LaneLater is a fault with the time until which it waits.
+const PublishColumns = `
+	coalesce(p.attempts, 0), u.state,
+	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.rival <> '' THEN ''
+	     WHEN p.standing LIKE '% n=' || printf('%u', b.network_id) || ' %' THEN p.standing
+	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
+	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN coalesce(p.code, '') <> '' THEN p.code
+	     WHEN u.state = 'pending' THEN iif(EXISTS (` + waitingChange + `), 'writes_used_up', '') WHEN u.state <> 'none' THEN ''
+	     WHEN EXISTS (SELECT 1 FROM configuration WHERE id = 1) THEN 'no_provider' ELSE 'unknown_configuration' END,
+	CASE WHEN u.rival <> '' THEN u.rival WHEN coalesce(p.code, '') <> '' THEN p.detail
+	     WHEN u.state = 'pending' THEN coalesce((` + waitingChange + `), '') ELSE '' END,
+	coalesce(p.key_of, ''), coalesce(p.at, '')`
+
+const waitingChange = `SELECT strftime('%Y-%m-%dT%H:%M:%SZ', due / 1000, 'unixepoch') FROM names WHERE name = u.name AND lane = 'later' AND due > 0`
+
+// SelectUsages reads usages u for ScanUsage, with their bindings b.
+const SelectUsages = `
+	SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.record_type, u.description, u.is_exclusive,
+	       u.txt_endpoints, u.created_at, u.name, b.network_id, coalesce(b.status, ''), s.name, s.domain,
+	       coalesce(o.formats, '[]'), coalesce(o.checking, ''), coalesce(o.peer_id, ''), ` + PublishColumns + `
+	FROM usages u
+	LEFT JOIN bindings b ON b.seq = u.seq
+	LEFT JOIN services s ON s.id = u.provider_id
+	LEFT JOIN places p ON p.id = u.place
+	LEFT JOIN usage_options o ON o.usage = u.seq`
+
+// ScanUsage scans a row of SelectUsages, or returns ErrNoUsage.
+func ScanUsage(row sqlite.Scanner) (u mesh.Usage, err error) {
+	p := &u.Publish
+	err = row.Scan(&u.Seq, &u.ID, &u.ServiceID, &u.Mode, &u.Prefix, &u.RecordType, &u.Description, &u.Exclusive,
+		(*sqlite.TextList)(&u.Endpoints), &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain,
+		(*sqlite.TextList)(&u.Options.Formats), (*[]byte)(&u.Options.Check), &u.Options.PeerID,
+		&p.Attempts, &p.State, &p.Value, &p.Fault.Code, &p.Fault.Detail, &p.Fault.Key, &p.At)
+	return u, sqlite.Absent(err, ErrNoUsage)
+}
+
+// InsertUsage stores a usage with its binding and options, and returns its seq; 0 if its service has the custom
+// prefix already.
+func InsertUsage(ctx context.Context, tx *sql.Tx, u mesh.Usage, bindingID string) (seq int64, err error) {
+	inserted, err := tx.ExecContext(ctx, `
+		INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at, state)
+		VALUES (?, ?, 'mesh_sync', ?, ?, 'TXT', ?, 1, '[]', ?, ?, ?)
+		ON CONFLICT (name, provider_id, iif(substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE, id, '')) DO NOTHING`,
+		u.ID, u.ServiceID, u.Mode, u.Prefix, u.Description, u.Name, u.CreatedAt, u.Publish.State)
+	if err != nil {
+		return 0, fmt.Errorf("insert usage: %w", err)
+	}
+	if count, err := inserted.RowsAffected(); err != nil || count == 0 {
+		return 0, err
+	}
+	if seq, err = inserted.LastInsertId(); err != nil {
+		return 0, fmt.Errorf("insert usage: %w", err)
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES (?, ?, ?, ?, ?, ?)`,
+		seq, bindingID, u.Network, u.ID, u.ServiceID, mesh.Active)
+	if err != nil {
+		return 0, fmt.Errorf("insert binding: %w", err)
+	}
+	if u.Options.Equal(mesh.Options{}) { // most usages have none
+		return seq, nil
+	}
+	return seq, saveOptions(ctx, tx, seq, u.Options)
+}
+
+// UpdateUsage stores the members of a usage that clients change.
+func UpdateUsage(ctx context.Context, tx *sql.Tx, u mesh.Usage) error {
+	_, err := tx.ExecContext(ctx, `UPDATE usages SET txt_endpoints = ?, description = ? WHERE seq = ?`, sqlite.TextList(u.Endpoints), u.Description, u.Seq)
+	if err != nil {
+		return err
+	}
+	return saveOptions(ctx, tx, u.Seq, u.Options)
+}
+
+// saveOptions stores the options of a usage. Without any, the usage has no row.
+func saveOptions(ctx context.Context, tx *sql.Tx, usage int64, o mesh.Options) error {
+	if o.Equal(mesh.Options{}) {
+		_, err := tx.ExecContext(ctx, `DELETE FROM usage_options WHERE usage = ?`, usage)
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO usage_options (usage, formats, checking, peer_id) VALUES (?, ?, ?, ?)`,
+		usage, sqlite.TextList(o.Formats), string(o.Check), o.PeerID)
+	return err
+}
+
+// NameHolder returns the network that reserved a name first.
+func NameHolder(ctx context.Context, tx *sql.Tx, name string) (network sql.Null[mesh.NetworkID], err error) {
+	var seq int64
+	err = tx.QueryRowContext(ctx, `
+		SELECT min(u.seq), b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name = ? AND b.status = 'active'`, name).Scan(&seq, &network)
+	return network, err
+}
+
+// PrefixHolder returns the network that has the usage's prefix in its service. It is not valid if
+// that usage has no binding.
+func PrefixHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Null[mesh.NetworkID], err error) {
+	err = tx.QueryRowContext(ctx, `
+		SELECT b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name = ? AND u.provider_id = ? LIMIT 1`, u.Name, u.ServiceID).Scan(&network)
+	return network, sqlite.Absent(err, nil)
+}

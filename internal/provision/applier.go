@@ -1,0 +1,302 @@
+package provision
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"math"
+	"net/http"
+
+	"meshddns/internal/answers"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
+)
+
+// Forms implements Checks. Of the parts whose entries depend on no other it has the checks.
+type Forms map[string]func(body []byte) error
+
+// Check checks an entry as the request does that makes it.
+func (f Forms) Check(part string, body []byte) error {
+	switch part {
+	case Owner:
+		_, err := decodeOwner(body)
+		return err
+	case Configuration:
+		c, err := decode[mesh.Configuration](body)
+		return cmp.Or(err, c.Check())
+	case Services:
+		b, err := decode[mesh.ServiceBody](body)
+		return cmp.Or(err, b.Service().Check())
+	case Usages:
+		b, want, err := decodeUsage(body)
+		changed, _ := b.Over(want)
+		return cmp.Or(err, changed.CheckEndpoints())
+	}
+	return f[part](body)
+}
+
+// Blame returns the member that a refusal is about, and the reason.
+func (Forms) Blame(err error) (member, reason string, ok bool) {
+	f := web.FailureOf(err, nil)
+	member, reason = Blamed(f.ID, f.Error())
+	return member, reason, f.Cause == nil
+}
+
+func decodeOwner(body []byte) (owner string, err error) {
+	err = json.Unmarshal(body, &owner)
+	return owner, cmp.Or(err, mesh.CheckOwner(owner))
+}
+
+// decode reads a body.
+func decode[T any](body []byte) (v T, err error) {
+	err = web.ParseBody(body, &v)
+	return v, err
+}
+
+// usageBody is a usage of a document: the members of POST usages and of PATCH.
+type usageBody struct {
+	mesh.Reservation
+	mesh.UsageChange
+}
+
+// decodeUsage reads a usage of a document, and checks it except for its endpoints. want has the members that identify it.
+func decodeUsage(body []byte) (b usageBody, want mesh.Usage, err error) {
+	if b, err = decode[usageBody](body); err == nil {
+		err = b.Complete()
+	}
+	if err != nil {
+		return b, want, err
+	}
+	prefix, fault := b.Prefix()
+	if fault != "" {
+		return b, want, msg.Refuse(fault)
+	}
+	want = mesh.Usage{ServiceID: b.ServiceID, Prefix: prefix, Network: sqlite.Given(b.NetworkID)}
+	err = b.Normalize()
+	return b, want, err
+}
+
+// Operations are the operations of requests, and the questions, with which an Applier works: all in one transaction.
+type Operations interface {
+	Owner() string
+	TakeOwner(ctx context.Context, owner string) (taken bool, err error)
+	Adopted(ctx context.Context, owner string) (bool, error)
+	Adopt(ctx context.Context, owner string) error
+
+	Configuration(ctx context.Context) (mesh.Configuration, error)
+	SaveConfiguration(ctx context.Context, c mesh.Configuration) ([]answers.Warning, error)
+
+	Service(ctx context.Context, id string) (mesh.Service, error)
+	AllServices(ctx context.Context) iter.Seq2[mesh.Service, error]
+	SaveService(ctx context.Context, v mesh.Service) ([]answers.Warning, error)
+	DeleteService(ctx context.Context, id string) error
+
+	AllUsages(ctx context.Context, last int64) iter.Seq2[mesh.Usage, error]
+	// SameUsages returns the usages of the same service, prefix and network; those that are being released come last.
+	SameUsages(ctx context.Context, u mesh.Usage) ([]mesh.Usage, error)
+	Reserve(ctx context.Context, r mesh.Reservation, networkName string) (mesh.Usage, []answers.Warning, error)
+	SaveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error
+	KeepUsage(ctx context.Context, id string) error
+	ReleaseUsage(ctx context.Context, id string, force bool) (freed bool, version int64, err error)
+}
+
+// Part is the stored entries of a part whose entries depend on no other.
+type Part interface {
+	// Apply saves an entry if it differs from the stored one.
+	Apply(ctx context.Context, body []byte) (id string, changed bool, err error)
+	IDs(ctx context.Context) ([]string, error)
+	Delete(ctx context.Context, id string) error
+}
+
+// Applier implements Appliance by operations. It changes only entries that differ.
+type Applier struct {
+	Forms
+	Operations
+	parts map[string]Part
+	start bool
+	seen  map[string]int // numbers of the usages of the document so far, by service, network and prefix
+
+	Taken    string   // the owner that the database has taken, "" for none
+	Warnings []string // about stored entries that cannot work, in English
+	InUse    []string // services that cannot be deleted yet
+}
+
+// NewApplier returns an Applier. start means that the database was opened just now, so nothing uses its owner yet.
+func NewApplier(f Forms, o Operations, parts map[string]Part, start bool) *Applier {
+	return &Applier{Forms: f, Operations: o, parts: parts, start: start, seen: map[string]int{}}
+}
+
+var unchanged Change
+
+// warn keeps the texts of warnings for the log.
+func (a *Applier) warn(all []answers.Warning) {
+	a.Warnings = append(a.Warnings, answers.WarningTexts(all, msg.English)...)
+}
+
+// Save stores an entry of a part if it differs.
+func (a *Applier) Save(ctx context.Context, part string, body []byte) (Change, error) {
+	switch part {
+	case Owner:
+		return a.saveOwner(ctx, body)
+	case Configuration:
+		return a.saveConfiguration(ctx, body)
+	case Services:
+		return a.saveService(ctx, body)
+	case Usages:
+		return a.saveUsage(ctx, body)
+	}
+	id, changed, err := a.parts[part].Apply(ctx, body)
+	if err != nil || !changed {
+		return unchanged, err
+	}
+	return Did("PUT "+part+"/{id}", id, nil)
+}
+
+// saveOwner makes an owner that of a new database; an older database adopts it.
+func (a *Applier) saveOwner(ctx context.Context, body []byte) (Change, error) {
+	owner, err := decodeOwner(body)
+	if err != nil || owner == a.Owner() {
+		return unchanged, err
+	}
+	if a.start {
+		taken, err := a.TakeOwner(ctx, owner)
+		if err != nil || taken {
+			a.Taken = owner
+			return Change{What: "owner", ID: owner, Status: http.StatusOK}, err
+		}
+	}
+	adopted, err := a.Adopted(ctx, owner)
+	if err != nil || adopted {
+		return unchanged, err
+	}
+	return Did("POST adopt", owner, a.Adopt(ctx, owner))
+}
+
+func (a *Applier) saveConfiguration(ctx context.Context, body []byte) (Change, error) {
+	c, err := decode[mesh.Configuration](body)
+	if err != nil {
+		return unchanged, err
+	}
+	stored, err := a.Configuration(ctx)
+	if err == nil && c.SameAs(stored) || err != nil && !errors.Is(err, sqlite.Refusal(msg.UnknownConfiguration)) {
+		return unchanged, err
+	}
+	warnings, err := a.SaveConfiguration(ctx, c)
+	a.warn(warnings)
+	return Did("PUT config", "", err)
+}
+
+func (a *Applier) saveService(ctx context.Context, body []byte) (Change, error) {
+	b, err := decode[mesh.ServiceBody](body)
+	if err != nil {
+		return unchanged, err
+	}
+	v := b.Service()
+	stored, err := a.Service(ctx, v.ID)
+	if err == nil && v.SameAs(stored) || err != nil && !errors.Is(err, sqlite.Refusal(msg.UnknownService)) {
+		return unchanged, err
+	}
+	warnings, err := a.SaveService(ctx, v)
+	a.warn(warnings)
+	return Did("PUT services/{id}", v.ID, err)
+}
+
+// saveUsage reserves a usage, or changes the members that differ in a reserved one.
+func (a *Applier) saveUsage(ctx context.Context, body []byte) (Change, error) {
+	b, want, err := decodeUsage(body)
+	if err != nil {
+		return unchanged, err
+	}
+	same, err := a.Operations.SameUsages(ctx, want)
+	if err != nil {
+		return unchanged, err
+	}
+	number := a.seen[want.Key()]
+	a.seen[want.Key()]++
+	if number < len(same) {
+		u := same[number]
+		c, err := a.changeUsage(ctx, b, u)
+		if err == nil && u.Status == mesh.Releasing {
+			return Did("POST usages", u.ID, a.KeepUsage(ctx, u.ID))
+		}
+		return c, err
+	}
+	var networkName string
+	if b.NetworkName != nil {
+		networkName = *b.NetworkName
+	}
+	u, warnings, err := a.Reserve(ctx, b.Reservation, networkName)
+	if err == nil {
+		a.warn(warnings)
+		_, err = a.changeUsage(ctx, b, u)
+	}
+	return Did("POST usages", u.ID, err)
+}
+
+func (a *Applier) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (Change, error) {
+	if _, differs := b.Over(u); !differs {
+		return unchanged, nil
+	}
+	return Did("PATCH usages/{id}", u.ID, a.SaveUsage(ctx, u, b.UsageChange))
+}
+
+// SameUsages returns the seqs of the stored usages that match a body; none where they are refused, which Save reports.
+func (a *Applier) SameUsages(ctx context.Context, body []byte) (seqs []int64, err error) {
+	_, want, err := decodeUsage(body)
+	var same []mesh.Usage
+	if err == nil {
+		same, err = a.Operations.SameUsages(ctx, want)
+	}
+	for _, u := range same {
+		seqs = append(seqs, u.Seq)
+	}
+	if _, _, refused := a.Blame(err); refused {
+		err = nil
+	}
+	return seqs, err
+}
+
+// Held returns the stored entries of a part that a document can have.
+func (a *Applier) Held(ctx context.Context, part string) iter.Seq2[Held, error] {
+	switch part {
+	case Usages:
+		return sqlite.Made(a.AllUsages(ctx, math.MaxInt64), func(u mesh.Usage) (Held, bool) { return Held{Seq: u.Seq, ID: u.ID}, u.Documented() })
+	case Services:
+		return sqlite.Made(a.AllServices(ctx), func(v mesh.Service) (Held, bool) { return Held{ID: v.ID}, v.Documented() })
+	}
+	return func(yield func(Held, error) bool) {
+		ids, err := a.parts[part].IDs(ctx)
+		for i := 0; i < len(ids) && yield(Held{ID: ids[i]}, nil); i++ {
+		}
+		if err != nil {
+			yield(Held{}, err)
+		}
+	}
+}
+
+// Remove removes a stored entry: a usage without waiting until its value is withdrawn, and a service unless it has
+// usages.
+func (a *Applier) Remove(ctx context.Context, part, id string) (c Change, err error) {
+	request, status := "DELETE "+part+"/{id}", http.StatusOK
+	switch part {
+	case Usages:
+		var freed bool
+		if freed, _, err = a.ReleaseUsage(ctx, id, false); !freed {
+			status = http.StatusAccepted
+		}
+	case Services:
+		if err = a.DeleteService(ctx, id); errors.Is(err, sqlite.Refusal(msg.ServiceInUse)) {
+			a.InUse = append(a.InUse, id)
+			return unchanged, nil
+		}
+	default:
+		err = a.parts[part].Delete(ctx, id)
+	}
+	c, err = Did(request, id, err)
+	c.Status = status
+	return c, err
+}
