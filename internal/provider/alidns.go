@@ -33,7 +33,7 @@ const (
 // rights alidns:DescribeDomains, DescribeDomainInfo, DescribeSubDomainRecords, AddDomainRecord,
 // UpdateDomainRecord and DeleteDomainRecord, and DescribeDomainRecords to list a whole zone.
 func NewAliDNS(c Credentials) (*Client, error) {
-	return openRecords(aliEndpoint, c, aliRecords)
+	return open(aliEndpoint, c, aliRecords)
 }
 
 // aliRecords is the vendor's table. It refuses values that the vendor is known to change: the vendor
@@ -77,7 +77,6 @@ var aliErrors = codeKinds{
 	{"SignatureNonceUsed|InternalError|*UnknownError|*UnKnownError|ServiceUnavailable", Temporary},
 }
 
-// do makes one call and parses its answer into out.
 func (v aliDNS) do(ctx context.Context, action string, parameters url.Values, out any) error {
 	c := call{name: action, method: http.MethodPost, query: parameters, header: map[string]string{
 		"X-Acs-Action": action, "X-Acs-Version": aliVersion, "X-Acs-Signature-Nonce": v.nonce(),
@@ -97,7 +96,6 @@ func openAli(ans answer) (reply, error) {
 	return reply{verdict{head.Code, head.Message, head.RequestId}, failed, aliErrors, ans.body}, err
 }
 
-// aliPage is a page of zones or of records.
 type aliPage struct {
 	TotalCount    *int
 	Domains       struct{ Domain []aliDomain }

@@ -48,7 +48,7 @@ func baiduMinTTL(productVersion string) uint32 {
 // account that has passed the vendor's real-name check. It needs the rights to list zones, and to
 // list, create, update and delete their records.
 func NewBaiduCloud(c Credentials) (*Client, error) {
-	return openRecords(baiduEndpoint, c, baiduRecords)
+	return open(baiduEndpoint, c, baiduRecords)
 }
 
 // baiduRecords is the vendor's table. It refuses values that other vendors without quotes are known to
@@ -173,7 +173,6 @@ func (v baiduCloud) search(ctx context.Context, part string) pageOf[zone] {
 	return baiduList(ctx, v, c, Invalid, func(p baiduPage) []zone { return as(p.Zones, baiduZone.zone) })
 }
 
-// baiduRecord is a record in a list.
 type baiduRecord struct {
 	ID, RR, Status, Type, Value, Line string
 	TTL                               uint32
@@ -198,7 +197,6 @@ func (v baiduCloud) entries(ctx context.Context, z zone, host, _ string) pageOf[
 // baiduPath returns the path of a zone's records.
 func baiduPath(z zone) string { return baiduZones + "/" + escape(z.id) + "/record" }
 
-// baiduChange is the body of a write.
 type baiduChange struct {
 	RR    string `json:"rr"`
 	Type  string `json:"type"`

@@ -46,7 +46,7 @@ type vendor interface {
 	fits(t Type, v Value) error
 }
 
-// typesVendor is a vendor whose client has more types of records than TXT.
+// typesVendor is a vendor whose client may lack types of records.
 type typesVendor interface {
 	types() []Type
 }
@@ -119,22 +119,22 @@ const (
 	longestPoll  = 2 * time.Second
 )
 
-func newRecordClient(v recordVendor) *Client {
-	return clientOf(v, func(ctx context.Context, p plan) error { return p.changeRecords(ctx, v) })
-}
-
-// openRecords makes a client of a recordVendor. The credentials may replace the vendor's own endpoint.
-func openRecords[V recordVendor](endpoint string, c Credentials, open func(*api) V) (*Client, error) {
+// open makes a client. The credentials may replace the vendor's own endpoint.
+func open[V vendor](endpoint string, c Credentials, vendorOf func(*api) V) (*Client, error) {
 	a, err := newAPI(endpoint, c, false)
 	if err != nil {
 		return nil, err
 	}
-	return newRecordClient(open(a)), nil
+	return vendorClient(vendorOf(a)), nil
 }
 
-func newSetClient(v setVendor) *Client {
+// vendorClient makes a client of a setVendor or a recordVendor.
+func vendorClient(v vendor) *Client {
 	return clientOf(v, func(ctx context.Context, p plan) error {
-		return v.replace(ctx, p.zone, p.at, p.seen, p.after())
+		if v, ok := v.(setVendor); ok {
+			return v.replace(ctx, p.zone, p.at, p.seen, p.after())
+		}
+		return p.changeRecords(ctx, v.(recordVendor))
 	})
 }
 
@@ -150,7 +150,7 @@ func (c *Client) Types() []Type {
 	if v, ok := c.vendor.(typesVendor); ok {
 		return v.types()
 	}
-	return []Type{TXT}
+	return allTypes
 }
 
 // Read returns the values of a type at a name.

@@ -32,7 +32,7 @@ const (
 // "token", and is not sent. The secret is an API token, never the global API key. The token needs the
 // permissions Zone Read and DNS Edit for its zones.
 func NewCloudflare(c Credentials) (*Client, error) {
-	client, err := openRecords(cloudflareEndpoint, c, cloudflareOf)
+	client, err := open(cloudflareEndpoint, c, cloudflareOf)
 	// net/http would refuse the header with an error that looks like a network failure.
 	if err == nil && strings.ContainsFunc(string(c.AccessKeySecret), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, &Error{Kind: BadCredentials, Detail: msg.Say("the API token has characters that no token has")}
@@ -199,7 +199,6 @@ func cloudflarePublic(entries []cloudflareZone) (zones []zone) {
 	return zones
 }
 
-// cloudflareShown is a record in a list.
 type cloudflareShown struct {
 	ID, Name, Type, Content string
 	TTL                     uint32

@@ -34,7 +34,7 @@ const (
 // NewDNSPod makes a client of DNSPod's older API. The key pair is the id of a DNSPod token and the
 // token, which has all rights of its account.
 func NewDNSPod(c Credentials) (*Client, error) {
-	return openRecords(dnspodEndpoint, c, dnspodRecords)
+	return open(dnspodEndpoint, c, dnspodRecords)
 }
 
 // dnspodRecords is the vendor's table. Its rules are those of the newer API, which serves the same records.
@@ -73,7 +73,6 @@ var dnspodCommon = codeKinds{
 	{"25|50002[56]", Quota},
 }
 
-// do makes one call and parses its answer into out.
 func (v dnsPod) do(ctx context.Context, action string, parameters url.Values, out any) error {
 	form := maps.Clone(parameters)
 	form.Set("login_token", v.Key.AccessKeyID+","+string(v.Key.AccessKeySecret))
@@ -99,7 +98,6 @@ func (v dnsPod) do(ctx context.Context, action string, parameters url.Values, ou
 	}, out)
 }
 
-// dnspodPage is a page of zones or of records.
 type dnspodPage struct {
 	Info struct {
 		Zones   json.Number `json:"domain_total"`

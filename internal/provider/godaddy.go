@@ -28,11 +28,7 @@ const (
 // NewGoDaddy makes a client of GoDaddy. The key pair is key and secret of a production API key of the
 // account that has the domain. GoDaddy refuses its DNS API to some small accounts.
 func NewGoDaddy(c Credentials) (*Client, error) {
-	a, err := newAPI(goDaddyEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newSetClient(goDaddyOf(a)), nil
+	return open(goDaddyEndpoint, c, goDaddyOf)
 }
 
 // goDaddyOf makes the vendor. It accepts plain text only: the handling of quotes and backslashes is not
@@ -54,7 +50,6 @@ var goDaddyErrors = codeKinds{
 	{"TOO_MANY_REQUESTS", Throttled},
 }
 
-// do makes one call and parses its answer into out, nil for calls with an empty answer.
 func (v *goDaddy) do(ctx context.Context, c call, out any) error {
 	return v.ask(ctx, c, func(r *http.Request, _ []byte) {
 		r.Header.Set("Authorization", "sso-key "+v.Key.AccessKeyID+":"+string(v.Key.AccessKeySecret))

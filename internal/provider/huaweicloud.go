@@ -37,15 +37,11 @@ const (
 // (SK) of an IAM user. It needs the rights dns:zone:list and dns:recordset:list, create, update and
 // delete.
 func NewHuaweiCloud(c Credentials) (*Client, error) {
-	a, err := newAPI(huaweiEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newSetClient(huaweiOf(a, pollInterval)), nil
+	return open(huaweiEndpoint, c, huaweiOf)
 }
 
-func huaweiOf(a *api, poll time.Duration) *huaweiCloud {
-	v := &huaweiCloud{poll: poll}
+func huaweiOf(a *api) *huaweiCloud {
+	v := &huaweiCloud{poll: pollInterval}
 	v.records = records{api: a, has: []Type{TXT}, search: v.search, entries: v.entries}
 	return v
 }
@@ -88,7 +84,6 @@ var huaweiErrors = codeKinds{
 	{"DNS.0002|DNS.0041|DNS.020[23]|DNS.030[48]|DNS.0319", Invalid},
 }
 
-// do makes one call and parses its answer into out.
 func (v *huaweiCloud) do(ctx context.Context, c call, out any) error {
 	c.header = map[string]string{"X-Sdk-Date": v.now().UTC().Format(basicTime)}
 	return v.ask(ctx, c, func(r *http.Request, body []byte) { signHuawei(r, body, v.Key) }, openHuawei, out)
@@ -112,7 +107,6 @@ func openHuawei(ans answer) (reply, error) {
 	return reply{verdict{code, message, id}, true, huaweiErrors, nil}, err
 }
 
-// huaweiPage is a page of zones or of record sets.
 type huaweiPage struct {
 	Zones      []huaweiZone
 	RecordSets []huaweiSet `json:"recordsets"`

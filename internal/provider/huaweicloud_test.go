@@ -32,7 +32,7 @@ func TestHuaweiCloudExchanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := huaweiOf(a, time.Millisecond)
+		v := huaweiOf(a)
 		switch e.Op {
 		case "find zone":
 			_, _, err = v.zone(t.Context(), "example.com")

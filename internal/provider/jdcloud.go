@@ -38,7 +38,7 @@ var (
 // needs the right to the calls describeDomains, describeResourceRecord, createResourceRecord,
 // modifyResourceRecord and deleteResourceRecord of domainservice.
 func NewJDCloud(c Credentials) (*Client, error) {
-	return openRecords(jdEndpoint, c, jdRecords)
+	return open(jdEndpoint, c, jdRecords)
 }
 
 // jdRecords is the vendor's table. It accepts plain text of one character-string only, because the
@@ -69,7 +69,6 @@ var jdErrors = codeKinds{
 	{"*RATE_LIMIT*", Throttled},
 }
 
-// do makes one call and parses its result into out, unless that is nil.
 func (v jdCloud) do(ctx context.Context, c call, out any) error {
 	at := v.now()
 	c.header = map[string]string{

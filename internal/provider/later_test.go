@@ -74,8 +74,8 @@ func (v *slowVendor) fits(Type, Value) error { return nil }
 func TestChangeAllEndsInTime(t *testing.T) {
 	for _, takes := range []time.Duration{10 * time.Millisecond, 1300 * time.Millisecond, 2500 * time.Millisecond, 4 * time.Second, WriteTime/3 - time.Millisecond} {
 		for what, open := range map[string]func(v *slowVendor) *Client{
-			"by name": func(v *slowVendor) *Client { return newRecordClient(v) },
-			"listed":  func(v *slowVendor) *Client { return newRecordClient(slowLister{v}) },
+			"by name": func(v *slowVendor) *Client { return vendorClient(v) },
+			"listed":  func(v *slowVendor) *Client { return vendorClient(slowLister{v}) },
 		} {
 			t.Run(fmt.Sprint(what, " ", takes), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

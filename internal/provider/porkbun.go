@@ -36,7 +36,7 @@ const (
 // NewPorkbun makes a client of Porkbun. The key pair is API key (pk1_...) and secret API key
 // (sk1_...); its rights cannot be restricted. A domain without API access counts as missing.
 func NewPorkbun(c Credentials) (*Client, error) {
-	return openRecords(porkbunEndpoint, c, func(a *api) *porkbun {
+	return open(porkbunEndpoint, c, func(a *api) *porkbun {
 		if strings.HasSuffix(a.base.Hostname(), porkbunHosts) {
 			return porkbunOf(a, porkbunTurns)
 		}

@@ -51,7 +51,7 @@ func NewPowerDNS(c Credentials) (*Client, error) {
 	}
 	a.timeless = true
 	t, _ := pdnsTurns.LoadOrStore(a.base.Host, newTurn())
-	return newSetClient(&powerDNS{a, t.(turn)}), nil
+	return vendorClient(&powerDNS{a, t.(turn)}), nil
 }
 
 // pdnsTurns has the turn of each server, because every domain has a client of its own.
@@ -348,8 +348,6 @@ func RefusedAlways(provider string, t Type, text string) msg.Text {
 	}
 	return ""
 }
-
-func (v *powerDNS) types() []Type { return allTypes }
 
 // fits limits the length of a value: the server accepts any, and cannot serve a longer one.
 func (v *powerDNS) fits(_ Type, value Value) error {

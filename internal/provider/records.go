@@ -129,10 +129,7 @@ func (v *records) look(ctx context.Context, z zone, name, kind string, types ...
 func (v *records) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	kinds := []string{""}
 	if !v.mixed {
-		kinds = []string{"CNAME"}
-		for _, t := range sets.types {
-			kinds = slices.Insert(kinds, len(kinds)-1, string(t))
-		}
+		kinds = append(as(sets.types, func(t Type) string { return string(t) }), "CNAME")
 	}
 	for _, kind := range kinds {
 		if err := wholePages(entry.key, v.entries(ctx, z, "", kind), v.into(sets, z)); err != nil {

@@ -153,7 +153,7 @@ func alias(answer dns.Message) (dns.RR, bool) {
 }
 
 // Types returns the types of records that the client has.
-func (c *RFC2136) Types() []Type { return []Type{TXT, A, AAAA, SRV} }
+func (c *RFC2136) Types() []Type { return allTypes }
 
 // Read returns the values of a type at a name. An alias or a delegation at or above the name is an error: an
 // update there would report success, and no resolver would see its value.

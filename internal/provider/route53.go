@@ -38,11 +38,7 @@ const (
 // an IAM user. It needs the rights route53:ListHostedZonesByName, ListResourceRecordSets,
 // ChangeResourceRecordSets and GetChange, and GetHostedZone to read the zone's name servers.
 func NewRoute53(c Credentials) (*Client, error) {
-	a, err := newAPI(route53Endpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newSetClient(&route53{a, pollInterval, route53SyncTime}), nil
+	return open(route53Endpoint, c, func(a *api) *route53 { return &route53{a, pollInterval, route53SyncTime} })
 }
 
 // route53Scope is the scope of the only region that has the API.
@@ -273,16 +269,13 @@ func (s route53Set) addTo(set recordSet) recordSet {
 		set.records = append(set.records, record{off: true}) // an alias: its values are elsewhere
 	}
 	for _, r := range s.Records {
-		set.records = append(set.records, record{value: readRoute53(Type(s.Type), r.Value), raw: r.Value, ttl: s.TTL, off: s.special()})
+		set.records = append(set.records, record{value: valueOf(s.Type, r.Value, readRoute53), raw: r.Value, ttl: s.TTL, off: s.special()})
 	}
 	return set
 }
 
-// readRoute53 parses the vendor's spelling of a value. One that cannot be read is kept as text.
-func readRoute53(t Type, text string) Value {
-	if t != TXT {
-		return readValue(t, text)
-	}
+// readRoute53 parses the vendor's spelling of a TXT value. One that cannot be read is kept as text.
+func readRoute53(text string) Value {
 	value, err := unquoteTXT(text, 8)
 	if err != nil {
 		return cutTXT(text)
@@ -295,8 +288,6 @@ type route53Change struct {
 	Action string
 	Set    route53Set `xml:"ResourceRecordSet"`
 }
-
-func (v *route53) types() []Type { return allTypes }
 
 func (v *route53) fits(t Type, value Value) error {
 	if len(t.spell(value, route53Odd)) > route53MaxValue {

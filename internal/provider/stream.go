@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
@@ -68,22 +67,18 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 }
 
 // read reads one object, and returns it with an empty list.
-func (l list) read(d *json.Decoder) (rest []byte, err error) {
+func (l list) read(d *json.Decoder) ([]byte, error) {
 	if err := expect(d, json.Delim('{')); err != nil {
 		return nil, err
 	}
-	rest = []byte("{")
+	rest, octets := map[string]json.RawMessage{}, 0
 	for d.More() {
-		name, err := d.Token()
+		token, err := d.Token()
 		if err != nil {
 			return nil, err
 		}
-		key, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
-		}
-		value := json.RawMessage("[]")
-		if strings.EqualFold(fmt.Sprint(name), l.member) {
+		name, value := fmt.Sprint(token), json.RawMessage("[]")
+		if strings.EqualFold(name, l.member) {
 			err = l.elements(d, &value)
 		} else {
 			err = d.Decode(&value)
@@ -91,13 +86,10 @@ func (l list) read(d *json.Decoder) (rest []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(rest) > 1 {
-			rest = append(rest, ',')
-		}
-		rest = slices.Concat(rest, key, []byte(":"), value)
-		if len(rest) > maxAnswer {
+		if octets += len(name) + len(value); octets > maxAnswer {
 			return nil, errTooLong
 		}
+		rest[name] = value
 	}
 	if err := expect(d, json.Delim('}')); err != nil {
 		return nil, err
@@ -105,7 +97,7 @@ func (l list) read(d *json.Decoder) (rest []byte, err error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, cmp.Or(err, errNotTheirs)
 	}
-	return append(rest, '}'), nil
+	return json.Marshal(rest)
 }
 
 // elements reads the list. null is a missing list.

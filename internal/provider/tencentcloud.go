@@ -34,7 +34,7 @@ var tencentScope = scoped{algorithm: "TC3-HMAC-SHA256", prefix: "TC3", service: 
 // DeleteRecord, and uses DescribePackageDetail and DescribeDomain if it may. Accounts of the
 // international site need the endpoint dnspod.intl.tencentcloudapi.com.
 func NewTencentCloud(c Credentials) (*Client, error) {
-	return openRecords(tencentEndpoint, c, tencentRecords)
+	return open(tencentEndpoint, c, tencentRecords)
 }
 
 // tencentRecords is the vendor's table. It refuses values that could be read as quoted, because write
@@ -79,7 +79,6 @@ var tencentErrors = codeKinds{
 	{"FailedOperation.UnknowError", Temporary}, // the vendor's spelling
 }
 
-// do makes one call and parses its answer into out.
 func (v tencentCloud) do(ctx context.Context, action string, parameters, out any) error {
 	c := call{name: action, method: http.MethodPost, data: parameters, header: map[string]string{
 		"X-TC-Action": action, "X-TC-Version": tencentVersion, "X-TC-Language": "en-US",

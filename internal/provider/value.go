@@ -96,22 +96,18 @@ func (t Type) Parse(text string) (Value, error) {
 	return nil, msg.Errorf("no type of records: %q", string(t))
 }
 
-// readValue returns the value in a vendor's list, of a type other than TXT. Data that cannot be parsed
-// stays as it is: no value to add or remove is equal to it.
-func readValue(t Type, text string) Value {
+// valueOf returns the value in a vendor's list of a type; txt parses that of a TXT record. Data that cannot be
+// parsed stays as it is: no value to add or remove is equal to it.
+func valueOf(kind, text string, txt func(string) Value) Value {
+	t := Type(kind)
+	if t == TXT || t.Wire() == 0 {
+		return txt(text)
+	}
 	value, err := t.Parse(strings.TrimSpace(text))
 	if err != nil {
 		return Value{text}
 	}
 	return value
-}
-
-// valueOf returns the value in a vendor's list of a type; txt parses that of a TXT record.
-func valueOf(kind, text string, txt func(string) Value) Value {
-	if t := Type(kind); t != TXT && t.Wire() != 0 {
-		return readValue(t, text)
-	}
-	return txt(text)
 }
 
 // spell returns a value in presentation form. odd is the format of octets in a TXT value, as for quoteTXT.

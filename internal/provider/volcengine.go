@@ -36,7 +36,7 @@ var volcScope = scoped{algorithm: "HMAC-SHA256", region: "cn-beijing", service: 
 // the secret looks like base64, and is used as it is shown. The key needs the rights dns:ListZones,
 // ListRecords, CreateRecord, UpdateRecord and DeleteRecord, and QueryZone to read the name servers.
 func NewVolcengine(c Credentials) (*Client, error) {
-	return openRecords(volcEndpoint, c, volcRecords)
+	return open(volcEndpoint, c, volcRecords)
 }
 
 // volcRecords is the vendor's table. It refuses values that other vendors without quotes are known to
@@ -154,7 +154,6 @@ func (v volcengine) details(ctx context.Context, z zone) zone {
 	return z
 }
 
-// volcRecord is a record in a list.
 type volcRecord struct {
 	RecordID, Host, Type, Value, Line string
 	TTL                               uint32

@@ -56,7 +56,6 @@ var webhookKinds = codeKinds{
 // webhookStatus are the statuses with a meaning of their own at a bridge.
 var webhookStatus = map[int]string{http.StatusNotFound: "zone_not_found", http.StatusConflict: "changed"}
 
-// do makes one call and parses its answer into out, unless that is nil.
 func (v *webhook) do(ctx context.Context, c call, out any) error {
 	return v.api.ask(ctx, c, func(r *http.Request, _ []byte) {
 		r.SetBasicAuth(v.api.Key.AccessKeyID, string(v.api.Key.AccessKeySecret))
@@ -235,8 +234,6 @@ func (p plan) webhookTexts(values []Value) []string {
 	}
 	return list
 }
-
-func (v *webhook) types() []Type { return allTypes }
 
 // txtOnly is a client of TXT records.
 type txtOnly struct{}
