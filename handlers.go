@@ -40,7 +40,6 @@ import (
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/replay"
-	"meshddns/internal/secondary"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/tasks"
@@ -114,16 +113,16 @@ func (s *server) routes() http.Handler {
 	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(s.putService))
 	mux.Handle("DELETE /api/v1/ddns/services/{id}", handle(s.deleteService))
 
-	mux.Handle("GET /api/v1/ddns/notifications", handle(s.sender.List))
-	mux.Handle("GET /api/v1/ddns/notifications/{id}", handle(s.sender.Show))
-	mux.Handle("PUT /api/v1/ddns/notifications/{id}", handle(s.sender.Put))
-	mux.Handle("DELETE /api/v1/ddns/notifications/{id}", handle(s.sender.Delete))
+	mux.Handle("GET /api/v1/ddns/notifications", handle(s.ops.store.targets.List))
+	mux.Handle("GET /api/v1/ddns/notifications/{id}", handle(s.ops.store.targets.Show))
+	mux.Handle("PUT /api/v1/ddns/notifications/{id}", handle(s.ops.store.targets.Put))
+	mux.Handle("DELETE /api/v1/ddns/notifications/{id}", handle(s.ops.store.targets.Remove))
 	mux.Handle("POST /api/v1/ddns/notifications/{id}/test", handle(s.sender.Test))
 	mux.Handle("GET /api/v1/ddns/addresses", handle(s.ops.addresses.List))
 	mux.Handle("GET /api/v1/ddns/secondaries", handle(s.ops.secondaries.List))
 	mux.Handle("GET /api/v1/ddns/secondaries/{id}", handle(s.ops.secondaries.Show))
 	mux.Handle("PUT /api/v1/ddns/secondaries/{id}", handle(s.ops.secondaries.Put))
-	mux.Handle("DELETE /api/v1/ddns/secondaries/{id}", handle(s.ops.secondaries.Remove))
+	mux.Handle("DELETE /api/v1/ddns/secondaries/{id}", handle(s.ops.store.secondaries.Remove))
 
 	mux.Handle("GET /api/v1/ddns/state", a.Pieces(s.state))
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
@@ -657,7 +656,7 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		ctx := r.Context()
 		last, err := s.ops.store.LastUsage(ctx)
-		targets, unread := s.ops.store.targets.Targets(ctx)
+		targets, unread := s.ops.store.targets.All(ctx)
 		secondaries, unknown := s.ops.store.secondaries.All(ctx)
 		c, fault := s.ops.store.Configuration(ctx)
 		if err := cmp.Or(err, unread, unknown, fault); err != nil && !errors.Is(err, errNoConfiguration) {
@@ -668,7 +667,7 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 			Owner:         s.ops.store.ledger.Owner(),
 			Services:      sqlite.Made(s.ops.store.AllServices(ctx), provision.ServiceOf),
 			Usages:        sqlite.Made(s.ops.store.AllUsages(ctx, last), provision.UsageOf),
-			Notifications: notify.Documents(targets), Secondaries: secondary.Documents(secondaries),
+			Notifications: targets, Secondaries: secondaries,
 		}
 		if fault == nil {
 			shown := answers.NewConfiguration(c)

@@ -23,6 +23,7 @@ import (
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/replay"
+	"meshddns/internal/resource"
 	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 )
@@ -403,9 +404,9 @@ func (forms) CheckUsage(body []byte) error {
 
 func (forms) CheckOther(part string, body []byte) (err error) {
 	if part == "secondaries" {
-		_, err = secondary.Parse(body)
+		_, err = resource.Parse[secondary.Secondary](body)
 	} else {
-		_, err = notify.Parse(body)
+		_, err = resource.Parse[notify.Target](body)
 	}
 	return err
 }
@@ -487,26 +488,27 @@ func (a *applier) SaveService(ctx context.Context, body []byte) (provision.Chang
 	return provision.Did("PUT services/{id}", v.ID, err)
 }
 
-// SaveOther stores a notification target or a secondary if it differs.
-func (a *applier) SaveOther(ctx context.Context, part string, body []byte) (provision.Change, error) {
-	if part == "secondaries" {
-		return saveOther(ctx, part, body, secondary.Parse, a.ops.store.secondaries.Has, a.ops.store.secondaries.Save, func(s secondary.Secondary) string { return s.ID })
-	}
-	return saveOther(ctx, part, body, notify.Parse, a.ops.store.targets.Has, a.ops.store.targets.Save, func(t notify.Target) string { return t.ID })
+// others are the stored entries of another part of a document.
+type others interface {
+	Apply(ctx context.Context, body []byte) (id string, changed bool, err error)
+	IDs(ctx context.Context) ([]string, error)
+	Delete(ctx context.Context, id string) error
 }
 
-func saveOther[T any](ctx context.Context, part string, body []byte, parse func([]byte) (T, error),
-	has func(context.Context, T) (bool, error), save func(context.Context, T) (T, error), id func(T) string,
-) (provision.Change, error) {
-	v, err := parse(body)
-	if err != nil {
+func (a *applier) others(part string) others {
+	if part == "secondaries" {
+		return a.ops.store.secondaries
+	}
+	return a.ops.store.targets
+}
+
+// SaveOther stores a notification target or a secondary if it differs.
+func (a *applier) SaveOther(ctx context.Context, part string, body []byte) (provision.Change, error) {
+	id, changed, err := a.others(part).Apply(ctx, body)
+	if err != nil || !changed {
 		return unchanged, err
 	}
-	if same, err := has(ctx, v); same || err != nil {
-		return unchanged, err
-	}
-	_, err = save(ctx, v)
-	return provision.Did("PUT "+part+"/{id}", id(v), err)
+	return provision.Did("PUT "+part+"/{id}", id, nil)
 }
 
 // SaveUsage reserves a usage, or changes the members that differ in a reserved one.
@@ -599,17 +601,10 @@ func (a *applier) DeleteService(ctx context.Context, id string) (provision.Chang
 
 // HeldOthers returns the ids of the notification targets or secondaries.
 func (a *applier) HeldOthers(ctx context.Context, part string) ([]string, error) {
-	if part == "secondaries" {
-		return a.ops.store.secondaries.IDs(ctx)
-	}
-	return a.ops.store.targets.IDs(ctx)
+	return a.others(part).IDs(ctx)
 }
 
 // DeleteOther deletes a notification target or a secondary.
 func (a *applier) DeleteOther(ctx context.Context, part, id string) (provision.Change, error) {
-	remove := a.ops.store.targets.Delete
-	if part == "secondaries" {
-		remove = a.ops.store.secondaries.Delete
-	}
-	return provision.Did("DELETE "+part+"/{id}", id, remove(ctx, id))
+	return provision.Did("DELETE "+part+"/{id}", id, a.others(part).Delete(ctx, id))
 }

@@ -14,9 +14,9 @@ import (
 func TestLimitsOfTargets(t *testing.T) {
 	const address = "https://192.0.2.1/"
 	for _, more := range []int{0, 1} {
-		for code, b := range map[msg.ID]Body{
-			msg.NotificationURL:    {URL: secrets.Secret(address + strings.Repeat("x", 2048-len(address)+more))},
-			msg.NotificationSecret: {URL: address, Secret: secrets.Secret(strings.Repeat("x", 1024+more))},
+		for code, b := range map[msg.ID]Target{
+			msg.NotificationURL:    {URL: URL(address + strings.Repeat("x", 2048-len(address)+more))},
+			msg.NotificationSecret: {URL: address, Secret: secrets.Masked(strings.Repeat("x", 1024+more))},
 			msg.NotificationEvents: {URL: address, Events: slices.Repeat([]string{"record.*"}, 64+more)},
 		} {
 			b.ID, b.Kind = "t", Generic

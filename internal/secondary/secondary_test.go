@@ -1,6 +1,10 @@
 package secondary
 
-import "testing"
+import (
+	"testing"
+
+	"meshddns/internal/msg"
+)
 
 // TestAddresses: an address is that of one host, with or without a port. "" is a refusal.
 func TestAddresses(t *testing.T) {
@@ -36,8 +40,8 @@ func TestAddresses(t *testing.T) {
 		"[ff02::1%eth0]:53":       "",
 		"255.255.255.255":         "",
 	} {
-		s, err := Body{ID: "a", Address: text}.Check()
-		if err == nil && s.settings().Address != want || err != nil && want != "" {
+		s, err := Secondary{ID: "a", Address: text}.Check(msg.English)
+		if err == nil && s.Address != want || err != nil && want != "" {
 			t.Errorf("%q: %s, %v, want %q", text, s.Address, err, want)
 		}
 	}
