@@ -24,24 +24,22 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/check"
-	"meshddns/internal/dnsname"
-	"meshddns/internal/envelope"
-	"meshddns/internal/format"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
-	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/notify"
-	"meshddns/internal/probe"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/strictjson"
+	"meshddns/internal/web"
 )
 
 // cloudWrites is how many writes an hour nodes and checks may cause at one account of a cloud. A write with its second look
@@ -152,10 +150,10 @@ const (
 
 // test tries a mesh.Configuration, and with write also a value at a name of its own,
 // which is taken away again.
-func (c clients) test(ctx context.Context, public probe.Public, conf mesh.Configuration, write bool) []answers.TestItem {
+func (c clients) test(ctx context.Context, public reconcile.Public, conf mesh.Configuration, write bool) []answers.TestItem {
 	var client provider.DNS
-	zone := dnsname.Parse(conf.Domain)
-	test := &probe.Test{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: reconcile.ConfiguredAccount(conf)}}
+	zone := dns.Parse(conf.Domain)
+	test := &reconcile.Probe{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: reconcile.ConfiguredAccount(conf)}}
 	test.Step("params", func() (err error) {
 		if err := missingMember(conf); err != nil {
 			return err
@@ -181,12 +179,12 @@ type probeJournal struct {
 	place   reconcile.Place
 }
 
-func (j *probeJournal) Add(ctx context.Context, p probe.Record) error {
-	j.place = reconcile.Place{Name: p.Name, Account: j.account, Zone: dnsname.Fold(p.Zone), ZoneID: p.ZoneID, Doubt: reconcile.Doubt{Value: p.Value}}
+func (j *probeJournal) Add(ctx context.Context, p reconcile.ProbeRecord) error {
+	j.place = reconcile.Place{Name: p.Name, Account: j.account, Zone: dns.Fold(p.Zone), ZoneID: p.ZoneID, Doubt: reconcile.Doubt{Value: p.Value}}
 	return j.fault(j.ledger.AddProbe(ctx, &j.place))
 }
 
-func (j *probeJournal) End(ctx context.Context, _ probe.Record) error {
+func (j *probeJournal) End(ctx context.Context, _ reconcile.ProbeRecord) error {
 	return j.fault(j.ledger.EndProbe(ctx, j.place))
 }
 
@@ -257,7 +255,7 @@ func (d builtinDNS) address() string {
 	return d.nameserver.LocalAddr()
 }
 
-func (d builtinDNS) metrics(page *metrics.Page) {
+func (d builtinDNS) metrics(page *daemon.Page) {
 	if d.nameserver != nil {
 		d.nameserver.WriteMetrics(page)
 		d.cache.WriteMetrics(page)
@@ -337,7 +335,7 @@ func missingMember(c mesh.Configuration) error {
 			return &provider.Error{Kind: provider.Kind(msg.FieldEmpty), Detail: msg.Say(field[0])}
 		}
 	}
-	if reason := dnsname.Fault(c.RecordName()); reason != "" {
+	if reason := dns.NameFault(c.RecordName()); reason != "" {
 		return &provider.Error{Kind: provider.Kind(msg.InvalidName), Detail: reason}
 	}
 	return nil
@@ -382,10 +380,10 @@ func (body serviceBody) checked() (v mesh.Service, err error) {
 		e, _ := errors.AsType[*strictjson.Error](err)
 		return v, msg.Refuse(msg.ServiceEntryType, e.Field, strictjson.TypeText[e.Want])
 	}
-	if config, _ := mesh.ParseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
+	if config, _ := mesh.ParseServiceConfig(v.Config); config.Domain != "" && dns.NameFault(dns.Parse(config.Domain)) != "" {
 		return v, msg.Refuse(msg.ServiceDomainInvalid, config.Domain, answers.LabelFault(config.Domain))
 	}
-	_, err = format.Members{Formats: typed.Formats, Check: typed.Check}.Change()
+	_, err = mesh.Members{Formats: typed.Formats, Check: typed.Check}.Change()
 	return v, cmp.Or(err, badEndpoints(mesh.AnyNetwork, typed.Endpoints))
 }
 
@@ -455,7 +453,7 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 
 // forgetConfiguration deletes the configuration, and waits until the engine has tried to withdraw
 // its value. It reports whether the value is gone.
-func (o *operations) forgetConfiguration(ctx context.Context, patience envelope.Patience) (gone bool, err error) {
+func (o *operations) forgetConfiguration(ctx context.Context, patience web.Patience) (gone bool, err error) {
 	c, err := o.store.Configuration(ctx)
 	if err != nil {
 		return false, err
@@ -591,7 +589,7 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 		all = append(all, answers.Warning{ID: msg.WarnNoDomain})
 	case err != nil:
 		all = append(all, answers.Warning{ID: msg.WarnNoConfig})
-	case config.Provider == "" && !dnsname.Within(v.Zone, global.Zone):
+	case config.Provider == "" && !dns.Within(v.Zone, global.Zone):
 		all = append(all, answers.Warning{ID: msg.WarnNoProvider, Args: []any{v.Zone, global.Zone}})
 	default:
 		all = append(all, answers.WarnEndpoints(slices.Concat(config.Endpoints, global.Endpoints))...)
@@ -600,21 +598,21 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 }
 
 // writeFigures writes the metrics of the database and of the zones.
-func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, version string) error {
+func (o *operations) writeFigures(ctx context.Context, page *daemon.Page, version string) error {
 	totals, err := o.store.ledger.Totals(ctx)
 	if err != nil {
 		return err
 	}
 	engine, _, _ := sqlite3.Version()
 	page.Family("meshddns_build_info", "gauge", "Version of the program, of Go and of SQLite.")
-	page.Figure(1, metrics.Label{Name: "version", Value: version}, metrics.Label{Name: "goversion", Value: runtime.Version()}, metrics.Label{Name: "sqlite", Value: engine})
+	page.Figure(1, daemon.Label{Name: "version", Value: version}, daemon.Label{Name: "goversion", Value: runtime.Version()}, daemon.Label{Name: "sqlite", Value: engine})
 	page.Family("meshddns_services", "gauge", "Registered services.")
 	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
 	page.Figure(totals["usages"])
 	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
 	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
-		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
+		page.Figure(totals[string(state)], daemon.Label{Name: "state", Value: string(state)})
 	}
 	states, err := o.store.targets.States(ctx)
 	if err != nil {
@@ -622,7 +620,7 @@ func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, versi
 	}
 	page.Family("meshddns_notifications", "gauge", "Enabled notification targets, by state.")
 	for _, state := range []notify.State{notify.OK, notify.Retrying, notify.Stopped} {
-		page.Figure(states[state], metrics.Label{Name: "state", Value: string(state)})
+		page.Figure(states[state], daemon.Label{Name: "state", Value: string(state)})
 	}
 	waiting, err := o.store.ledger.CountLater(ctx)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnswire"
-	"meshddns/internal/envelope"
+	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -26,6 +25,7 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 	"meshddns/test/promises"
 )
 
@@ -78,7 +78,7 @@ func (p *driven) Serve(address string) { p.ops.clients.dnsAddress = address }
 func (p *driven) Reach(named bool, book *hostaddr.Book) {
 	c := nameserver.Config{Addresses: []string{"x"}}
 	if named {
-		c.Hosts = []dnswire.Name{dnswire.Root}
+		c.Hosts = []dns.Name{dns.Root}
 	}
 	p.ops.clients.hidden = hidden(c, book, p.log)
 }
@@ -124,7 +124,7 @@ func (p *driven) Configure(ctx context.Context, c promises.Configuration) error 
 }
 
 func (p *driven) Forget(ctx context.Context) (gone bool, err error) {
-	return p.ops.forgetConfiguration(ctx, envelope.Until(time.Now().Add(releaseTime)))
+	return p.ops.forgetConfiguration(ctx, web.Until(time.Now().Add(releaseTime)))
 }
 
 func (p *driven) PutService(ctx context.Context, id, config string) error {
@@ -179,7 +179,7 @@ func (p *driven) Keep(ctx context.Context, id string) error {
 }
 
 func (p *driven) Release(ctx context.Context, id string) (freed bool, err error) {
-	return p.ops.releaseAndWait(ctx, id, false, envelope.Until(time.Now().Add(releaseTime)))
+	return p.ops.releaseAndWait(ctx, id, false, web.Until(time.Now().Add(releaseTime)))
 }
 
 func (p *driven) Free(ctx context.Context, id string, force bool) (freed bool, err error) {

@@ -24,37 +24,30 @@ import (
 
 	"meshddns/docs"
 	"meshddns/internal/answers"
-	"meshddns/internal/envelope"
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
-	"meshddns/internal/feed"
-	"meshddns/internal/format"
-	"meshddns/internal/guard"
-	"meshddns/internal/httpserver"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
-	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
 	"meshddns/internal/page"
-	"meshddns/internal/probe"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/replay"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
-	"meshddns/internal/tasks"
+	"meshddns/internal/web"
 )
 
 // server answers the HTTP contract.
 type server struct {
 	ops      operations
-	public   probe.Public // how the world sees the zones
+	public   reconcile.Public // how the world sees the zones
 	log      *slog.Logger
 	version  string
-	figures  []func(*metrics.Page) // write the metrics of other parts of the program
-	adapter  envelope.Adapter
-	requests metrics.Requests
-	backups  metrics.Runs
+	figures  []func(*daemon.Page) // write the metrics of other parts of the program
+	adapter  web.Adapter
+	requests daemon.Requests
+	backups  daemon.Runs
 	sender   *notify.Sender
 	status   *page.Page
 	copying  sync.Mutex // held by the backup that is being made or sent
@@ -64,9 +57,9 @@ type server struct {
 
 // newServer makes a server that is asked over HTTP. It tests zones as the Internet sees them. figures write the
 // metrics of other parts of the program.
-func newServer(ops operations, version string, log *slog.Logger, figures ...func(*metrics.Page)) *server {
-	s := &server{ops: ops, public: probe.Internet, log: log, version: version, figures: figures}
-	s.adapter = envelope.Adapter{Log: log, Broken: broken, Counted: s.requests.Count, Faults: guard.NewLines(log)}
+func newServer(ops operations, version string, log *slog.Logger, figures ...func(*daemon.Page)) *server {
+	s := &server{ops: ops, public: reconcile.Internet, log: log, version: version, figures: figures}
+	s.adapter = web.Adapter{Log: log, Broken: broken, Counted: s.requests.Count, Faults: web.NewRefusalLines(log)}
 	s.sender = &notify.Sender{Table: ops.store.targets, History: ops.store.events, Well: s.well, Log: log}
 	s.status = page.New(s.shown())
 	return s
@@ -82,7 +75,7 @@ const (
 func (s *server) routes() http.Handler {
 	mux := s.requests.Mux()
 	a := s.adapter
-	log, handle := feed.New(s.ops.store.events, a), a.Handle
+	log, handle := answers.NewFeed(s.ops.store.events, a), a.Handle
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
 	mux.Handle("PUT /api/v1/ddns/config", handle(s.putConfiguration))
 	mux.Handle("DELETE /api/v1/ddns/config", handle(s.deleteConfiguration))
@@ -132,13 +125,13 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/ddns/openapi.json", s.contract)
 	mux.Handle("GET /{$}", s.status)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.Route(mux.Routes, w, r.WithContext(events.By(r.Context(), guard.Caller(r))))
+		a.Route(mux.Routes, w, r.WithContext(events.By(r.Context(), web.Caller(r))))
 	})
 }
 
 // deny answers for the guard, which stops a request before it gets here.
-func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Denial) {
-	failure := &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)}
+func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal web.Denial) {
+	failure := &web.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)}
 	if failure.ID == msg.HostNotAllowed {
 		failure.Args = []any{refusal.Host}
 	}
@@ -146,37 +139,37 @@ func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Deni
 	s.requests.Count("", refusal.Status, refusal.Code)
 }
 
-func (s *server) configuration(r *http.Request) (envelope.Reply, error) {
+func (s *server) configuration(r *http.Request) (web.Reply, error) {
 	c, err := s.ops.store.Configuration(r.Context())
 	if err != nil && !errors.Is(err, errNoConfiguration) {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	return envelope.Reply{Data: answers.NewConfiguration(c)}, nil
+	return web.Reply{Data: answers.NewConfiguration(c)}, nil
 }
 
-func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
+func (s *server) putConfiguration(r *http.Request) (web.Reply, error) {
 	var body configurationBody
-	members, err := envelope.DecodeMembers(r, &body)
+	members, err := web.DecodeMembers(r, &body)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	warnings, err := s.ops.saveConfiguration(r.Context(), body.configuration(), members)
-	answer := envelope.Reply{Message: msg.ConfigurationSaved}
+	answer := web.Reply{Message: msg.ConfigurationSaved}
 	if len(warnings) > 0 {
-		answer.Data = map[string]any{"warnings": answers.WarningTexts(warnings, envelope.Language(r))}
+		answer.Data = map[string]any{"warnings": answers.WarningTexts(warnings, web.Language(r))}
 	}
 	return answer, err
 }
 
-func (s *server) deleteConfiguration(r *http.Request) (envelope.Reply, error) {
-	gone, err := s.ops.forgetConfiguration(r.Context(), envelope.Until(time.Now().Add(releaseTime)))
+func (s *server) deleteConfiguration(r *http.Request) (web.Reply, error) {
+	gone, err := s.ops.forgetConfiguration(r.Context(), web.Until(time.Now().Add(releaseTime)))
 	if err == nil && !gone {
-		return envelope.Reply{Status: http.StatusAccepted, Message: msg.ConfigurationLeaving}, nil
+		return web.Reply{Status: http.StatusAccepted, Message: msg.ConfigurationLeaving}, nil
 	}
-	return envelope.Reply{Message: msg.ConfigurationDeleted}, err
+	return web.Reply{Message: msg.ConfigurationDeleted}, err
 }
 
-func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
+func (s *server) testConnection(r *http.Request) (web.Reply, error) {
 	var body struct {
 		Provider        string         `json:"provider"`
 		AccessKeyID     string         `json:"access_key_id"`
@@ -186,8 +179,8 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 		TXTRecordName   string         `json:"txt_record_name"`
 		WriteTest       bool           `json:"write_test"`
 	}
-	if err := envelope.Decode(r, &body); err != nil {
-		return envelope.Reply{}, err
+	if err := web.Decode(r, &body); err != nil {
+		return web.Reply{}, err
 	}
 	c := mesh.Configuration{
 		Provider: body.Provider, AccessKeyID: body.AccessKeyID, Secret: body.AccessKeySecret, Endpoint: body.Endpoint,
@@ -196,35 +189,35 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	if c.Secret == secrets.Mask {
 		stored, err := s.ops.store.Configuration(r.Context())
 		if err != nil && !errors.Is(err, errNoConfiguration) {
-			return envelope.Reply{}, err
+			return web.Reply{}, err
 		}
 		var ok bool
 		if c, ok = c.Unmasked(stored); !ok {
-			return envelope.Reply{}, errNoSecret
+			return web.Reply{}, errNoSecret
 		}
 	}
 	limit := testTime
 	if body.WriteTest {
 		limit = writeTestTime
 	}
-	ctx, cancel, err := envelope.Wait(r, limit)
+	ctx, cancel, err := web.Wait(r, limit)
 	defer cancel()
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	items := s.ops.clients.test(ctx, s.public, c, body.WriteTest)
-	return envelope.Reply{Data: map[string]any{"results": answers.Test(items, envelope.Language(r))}}, nil
+	return web.Reply{Data: map[string]any{"results": answers.Test(items, web.Language(r))}}, nil
 }
 
-func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
-	flag, err := envelope.Flags(r, "dry_run", "sweep")
+func (s *server) synchronise(r *http.Request) (web.Reply, error) {
+	flag, err := web.Flags(r, "dry_run", "sweep")
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	ctx, cancel, err := envelope.Wait(r, syncTime)
+	ctx, cancel, err := web.Wait(r, syncTime)
 	defer cancel()
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	if flag["dry_run"] {
 		return s.preview(ctx, r, flag["sweep"])
@@ -233,24 +226,24 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	if errors.Is(err, reconcile.ErrUnfinished) {
 		total, err := s.ops.store.ledger.CountNames(context.WithoutCancel(ctx))
 		if err != nil {
-			return envelope.Reply{}, err
+			return web.Reply{}, err
 		}
-		return envelope.Reply{}, envelope.Fail(msg.SyncUnfinished, result.Names, max(total, int64(result.Names)))
+		return web.Reply{}, web.Fail(msg.SyncUnfinished, result.Names, max(total, int64(result.Names)))
 	}
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	if result.Bad > 0 {
 		first := result.FirstBad()
 		fault := answers.Fault(first.Fault)
-		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Sibling.Of(first.Name), fault)
+		return web.Reply{}, web.Fail(msg.SyncFailed, result.Bad, result.Names, first.Sibling.Of(first.Name), fault)
 	}
-	return envelope.Reply{Message: msg.SyncDone, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
+	return web.Reply{Message: msg.SyncDone, Data: answers.Report(result, time.Time{}, web.Language(r))}, nil
 }
 
 // preview reports the changes that a synchronisation would make. If the time ends, the report lacks
 // the remaining names, and says that it is not complete.
-func (s *server) preview(ctx context.Context, r *http.Request, sweep bool) (envelope.Reply, error) {
+func (s *server) preview(ctx context.Context, r *http.Request, sweep bool) (web.Reply, error) {
 	look := s.ops.engine.Preview
 	if sweep {
 		look = s.ops.engine.PreviewSweep
@@ -260,118 +253,118 @@ func (s *server) preview(ctx context.Context, r *http.Request, sweep bool) (enve
 		result.FinishedAt, err = s.ops.store.now(), nil
 	}
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.SyncPlanned, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
+	return web.Reply{Message: msg.SyncPlanned, Data: answers.Report(result, time.Time{}, web.Language(r))}, nil
 }
 
-func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
+func (s *server) lastReport(r *http.Request) (web.Reply, error) {
 	last, next, err := s.ops.engine.Last(r.Context())
 	if last == nil {
-		return envelope.Reply{Data: json.RawMessage("null")}, err
+		return web.Reply{Data: json.RawMessage("null")}, err
 	}
-	return envelope.Reply{Data: answers.Report(*last, next, envelope.Language(r))}, err
+	return web.Reply{Data: answers.Report(*last, next, web.Language(r))}, err
 }
 
 // leftovers lists them: a page when a limit is given, else all of them, streamed.
 func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
 	limit, after, err := pageOf(r)
 	if err != nil {
-		return envelope.Refused(err)
+		return web.Refused(err)
 	}
 	page := func(after int64, size int) ([]ledger.StoredPlace, error) {
 		return s.ops.store.ledger.Leftovers(r.Context(), after, size)
 	}
-	return envelope.List(limit, after, page, func(p ledger.StoredPlace) (int64, any, error) {
+	return web.List(limit, after, page, func(p ledger.StoredPlace) (int64, any, error) {
 		due, err := s.ops.store.ledger.NameDue(r.Context(), p.Place.Name)
-		return p.Place.ID, answers.NewLeftover(p.Place, p.Since, due, envelope.Language(r)), err
+		return p.Place.ID, answers.NewLeftover(p.Place, p.Since, due, web.Language(r)), err
 	})
 }
 
 // pageOf reads the limit and the cursor of a listing.
 func pageOf(r *http.Request) (limit int, after int64, err error) {
-	query, err := envelope.ParseQuery(r)
+	query, err := web.ParseQuery(r)
 	if err != nil {
 		return 0, 0, err
 	}
-	return envelope.PageQuery(query)
+	return web.PageQuery(query)
 }
 
-func (s *server) forgetLeftover(r *http.Request) (envelope.Reply, error) {
+func (s *server) forgetLeftover(r *http.Request) (web.Reply, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return envelope.Reply{}, ledger.ErrNoLeftover
+		return web.Reply{}, ledger.ErrNoLeftover
 	}
-	return envelope.Reply{Message: msg.LeftoverForgotten}, s.ops.store.ledger.ForgetLeftover(r.Context(), id)
+	return web.Reply{Message: msg.LeftoverForgotten}, s.ops.store.ledger.ForgetLeftover(r.Context(), id)
 }
 
-func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
+func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	var body struct {
 		Owner string `json:"owner"`
 	}
-	if err := envelope.Decode(r, &body); err != nil {
-		return envelope.Reply{}, err
+	if err := web.Decode(r, &body); err != nil {
+		return web.Reply{}, err
 	}
-	flag, err := envelope.Flags(r, "dry_run")
+	flag, err := web.Flags(r, "dry_run")
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	if err := checkOwner(body.Owner); err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	if body.Owner == s.ops.store.ledger.Owner() {
-		return envelope.Reply{}, ledger.ErrOwnOwner
+		return web.Reply{}, ledger.ErrOwnOwner
 	}
 	done := msg.SyncPlanned
 	if !flag["dry_run"] {
 		done = msg.OwnerAdopted
 		if err := s.ops.store.ledger.Adopt(r.Context(), body.Owner); err != nil {
-			return envelope.Reply{ID: body.Owner}, err
+			return web.Reply{ID: body.Owner}, err
 		}
 	}
-	ctx, cancel := httpserver.Patience(r.Context(), time.Now().Add(syncTime))
+	ctx, cancel := web.WithPatience(r.Context(), time.Now().Add(syncTime))
 	defer cancel()
 	names, err := s.ops.engine.Held(ctx, body.Owner)
 	complete := !errors.Is(err, reconcile.ErrUnfinished)
 	if complete && err != nil {
-		return envelope.Reply{ID: body.Owner}, err
+		return web.Reply{ID: body.Owner}, err
 	}
 	answer := map[string]any{"records": append([]string{}, names...), "complete": complete}
-	return envelope.Reply{Message: done, ID: body.Owner, Data: answer}, nil
+	return web.Reply{Message: done, ID: body.Owner, Data: answer}, nil
 }
 
-func (s *server) providers(r *http.Request) (envelope.Reply, error) {
+func (s *server) providers(r *http.Request) (web.Reply, error) {
 	var list []answers.Provider
 	for _, p := range providers {
-		list = append(list, answers.NewProvider(p.name, p.minTTL, envelope.Language(r)))
+		list = append(list, answers.NewProvider(p.name, p.minTTL, web.Language(r)))
 	}
-	return envelope.Reply{Data: list}, nil
+	return web.Reply{Data: list}, nil
 }
 
-func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
+func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 	var body struct {
 		ServiceID    string          `json:"service_id"`
 		PrefixMode   mesh.PrefixMode `json:"prefix_mode"`
 		CustomPrefix string          `json:"custom_prefix"`
 		NetworkID    *mesh.NetworkID `json:"network_id"`
 		NetworkName  string          `json:"network_name"`
-		format.Members
+		mesh.Members
 	}
-	patience, waits, err := envelope.Waiting(r, 0)
+	patience, waits, err := web.Waiting(r, 0)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	key, err := replay.KeyOf(r)
+	key, err := answers.ReplayKeyOf(r)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	members, err := envelope.DecodeMembers(r, &body)
+	members, err := web.DecodeMembers(r, &body)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	options, err := body.Change()
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	reserve := s.ops.reserve
 	if waits {
@@ -382,12 +375,12 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		network: body.NetworkID, networkName: body.NetworkName, options: options, again: key(), patience: patience,
 	})
 	if _, ok := errors.AsType[*notReserved](err); ok && failureOf(err).ID == msg.InternalError {
-		err = &envelope.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
+		err = &web.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
 	}
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: struct {
+	return web.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: struct {
 		ID         string                 `json:"id"`
 		ProviderID string                 `json:"provider_id"`
 		Mode       mesh.PrefixMode        `json:"prefix_mode"`
@@ -399,26 +392,26 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: mesh.FullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
-		Warnings: answers.WarningTexts(slices.Concat(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers), s.ops.formatWarnings(r.Context(), u, body.Formats)), envelope.Language(r)),
-		Publish:  s.ops.awaited(r.Context(), waits, u, envelope.Language(r)),
+		Warnings: answers.WarningTexts(slices.Concat(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers), s.ops.formatWarnings(r.Context(), u, body.Formats)), web.Language(r)),
+		Publish:  s.ops.awaited(r.Context(), waits, u, web.Language(r)),
 	}}, nil
 }
 
-func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
-	query, err := envelope.ParseQuery(r)
+func (s *server) checkPrefix(r *http.Request) (web.Reply, error) {
+	query, err := web.ParseQuery(r)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	for _, name := range []string{"service_id", "prefix"} {
 		if query.Get(name) == "" {
-			return envelope.Reply{}, envelope.Fail(msg.QueryMissing, name)
+			return web.Reply{}, web.Fail(msg.QueryMissing, name)
 		}
 	}
 	count, err := s.ops.store.CountUsages(r.Context(), query.Get("service_id"), query.Get("prefix"))
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	answer := envelope.Reply{Data: struct {
+	answer := web.Reply{Data: struct {
 		Count    int64 `json:"count"`
 		Occupied bool  `json:"occupied"`
 	}{count, count > 0}}
@@ -445,7 +438,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 		s.adapter.Refuse(w, r, first.Err)
 		return
 	}
-	w.Header().Set("Content-Type", envelope.MediaType)
+	w.Header().Set("Content-Type", web.MediaType)
 	if err := answers.WriteList(w, limit, first, read); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
@@ -453,8 +446,8 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 
 // page reads at most limit usages that the filter selects.
 func (s *server) page(r *http.Request, f usageFilter, limit int) (page answers.ListPage) {
-	defer tasks.Catch(&page.Err)
-	language := envelope.Language(r)
+	defer daemon.Catch(&page.Err)
+	language := web.Language(r)
 	return s.ops.store.Listing(r.Context(), f, limit, func(f mesh.Fault) string { return answers.FaultText(reconcile.Fault(f), language) })
 }
 
@@ -468,33 +461,33 @@ func choices[W ~string](words []W) string {
 }
 
 func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
-	query, err := envelope.ParseQuery(r)
+	query, err := web.ParseQuery(r)
 	if err != nil {
 		return filter, 0, err
 	}
 	filter = usageFilter{serviceID: query.Get("service_id"), state: reconcile.PlaceState(query.Get("state"))}
 	if filter.state != "" && !slices.Contains(reconcile.UsageStates, filter.state) {
-		return filter, 0, envelope.Fail(msg.QueryInvalid, "state", choices(reconcile.UsageStates))
+		return filter, 0, web.Fail(msg.QueryInvalid, "state", choices(reconcile.UsageStates))
 	}
 	if text := query.Get("network_id"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return filter, 0, envelope.Fail(msg.QueryInvalid, "network_id", msg.Phrase{ID: msg.TypeUint64})
+			return filter, 0, web.Fail(msg.QueryInvalid, "network_id", msg.Phrase{ID: msg.TypeUint64})
 		}
 		filter.network = sql.Null[mesh.NetworkID]{V: mesh.NetworkID(n), Valid: true}
 	}
-	limit, filter.after, err = envelope.PageQuery(query)
+	limit, filter.after, err = web.PageQuery(query)
 	return filter, limit, err
 }
 
-func (s *server) usage(r *http.Request) (envelope.Reply, error) {
+func (s *server) usage(r *http.Request) (web.Reply, error) {
 	u, err := s.ops.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	shown := listed(u, envelope.Language(r))
-	shown.Publish, err = s.ops.publishing(r.Context(), u, envelope.Language(r))
-	return envelope.Reply{Data: struct {
+	shown := listed(u, web.Language(r))
+	shown.Publish, err = s.ops.publishing(r.Context(), u, web.Language(r))
+	return web.Reply{Data: struct {
 		answers.ListedUsage
 		Status       mesh.BindingStatus `json:"status"`
 		TXTEndpoints []string           `json:"txt_endpoints"`
@@ -508,28 +501,28 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	}}, err
 }
 
-func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
-	patience, waits, err := envelope.Waiting(r, 0)
+func (s *server) changeUsage(r *http.Request) (web.Reply, error) {
+	patience, waits, err := web.Waiting(r, 0)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	u, err := s.ops.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	var body struct {
 		TXTEndpoints sqlite.TextList `json:"txt_endpoints"`
 		Description  *string         `json:"description"`
 		NetworkName  *string         `json:"network_name"`
-		format.Members
+		mesh.Members
 	}
-	members, err := envelope.DecodeMembers(r, &body)
+	members, err := web.DecodeMembers(r, &body)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	options, err := body.Change()
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	change := mesh.UsageChange{Endpoints: body.TXTEndpoints, Description: describe(body.Description, body.NetworkName), Options: options}
 	if waits {
@@ -538,64 +531,64 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 		err = s.ops.saveUsage(r.Context(), u, change)
 	}
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	answer := envelope.Reply{Message: msg.UsageChanged}
+	answer := web.Reply{Message: msg.UsageChanged}
 	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(body.TXTEndpoints, s.ops.engine.Addresses().Last),
 		s.ops.formatWarnings(r.Context(), u, body.Formats))
 	if waits || len(warnings) > 0 {
 		answer.Data = struct {
 			Warnings []string               `json:"warnings,omitempty"`
 			Publish  *answers.ListedPublish `json:"publish,omitempty"`
-		}{answers.WarningTexts(warnings, envelope.Language(r)), s.ops.awaited(r.Context(), waits, u, envelope.Language(r))}
+		}{answers.WarningTexts(warnings, web.Language(r)), s.ops.awaited(r.Context(), waits, u, web.Language(r))}
 	}
 	return answer, nil
 }
 
-func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
-	flag, err := envelope.Flags(r, "force")
+func (s *server) releaseUsage(r *http.Request) (web.Reply, error) {
+	flag, err := web.Flags(r, "force")
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	patience, waits, err := envelope.Waiting(r, releaseTime)
+	patience, waits, err := web.Waiting(r, releaseTime)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	freed, err := s.ops.releaseAndWait(r.Context(), r.PathValue("id"), flag["force"], patience)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	if !freed {
 		settings, _ := s.ops.store.ledger.Settings(context.WithoutCancel(r.Context())) // the release stands, whether they are read or not
 		answer := map[string]mesh.BindingStatus{"status": mesh.Releasing}
-		reply := envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: answer}
+		reply := web.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: answer}
 		if settings.Configured && !settings.Enabled {
 			reply.Message = msg.UsageHeld
 		}
 		return reply, nil
 	}
-	answer := envelope.Reply{Message: msg.UsageReleased}
+	answer := web.Reply{Message: msg.UsageReleased}
 	if waits {
 		answer.Data = map[string]string{"status": "released"}
 	}
 	return answer, nil
 }
 
-func (s *server) createService(r *http.Request) (envelope.Reply, error) {
+func (s *server) createService(r *http.Request) (web.Reply, error) {
 	var body serviceBody
-	members, err := envelope.DecodeMembers(r, &body)
+	members, err := web.DecodeMembers(r, &body)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	v, warnings, err := s.ops.registerService(r.Context(), body, members)
 	return serviceReply(r, v, warnings), err
 }
 
-func (s *server) putService(r *http.Request) (envelope.Reply, error) {
+func (s *server) putService(r *http.Request) (web.Reply, error) {
 	var body serviceBody
-	members, err := envelope.DecodeMembers(r, &body)
+	members, err := web.DecodeMembers(r, &body)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	body.ID = r.PathValue("id")
 	v, warnings, err := s.ops.replaceService(r.Context(), body, members)
@@ -603,11 +596,11 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 }
 
 // serviceReply answers with a stored service.
-func serviceReply(r *http.Request, v mesh.Service, warnings []answers.Warning) envelope.Reply {
-	return envelope.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
+func serviceReply(r *http.Request, v mesh.Service, warnings []answers.Warning) web.Reply {
+	return web.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
 		answers.Service
 		Warnings []string `json:"warnings,omitempty"`
-	}{answers.NewService(v), answers.WarningTexts(warnings, envelope.Language(r))}}
+	}{answers.NewService(v), answers.WarningTexts(warnings, web.Language(r))}}
 }
 
 // metService is a service, and how its zone was met last.
@@ -625,29 +618,29 @@ func (s *server) metBy(r *http.Request) (func(mesh.Service) metService, error) {
 	}
 	return func(v mesh.Service) metService {
 		state, known := s.ops.engine.Zone(v.AccountOf(c), v.Zone)
-		return metService{answers.NewService(v), answers.NewZone(state, known, envelope.Language(r))}
+		return metService{answers.NewService(v), answers.NewZone(state, known, web.Language(r))}
 	}, err
 }
 
 func (s *server) services(r *http.Request) iter.Seq2[any, error] {
 	met, err := s.metBy(r)
 	if err != nil {
-		return envelope.Refused(err)
+		return web.Refused(err)
 	}
 	return sqlite.Made(s.ops.store.AllServices(r.Context()), func(v mesh.Service) (any, bool) { return met(v), true })
 }
 
-func (s *server) service(r *http.Request) (envelope.Reply, error) {
+func (s *server) service(r *http.Request) (web.Reply, error) {
 	v, err := s.ops.store.Service(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	met, err := s.metBy(r)
-	return envelope.Reply{Data: met(v)}, err
+	return web.Reply{Data: met(v)}, err
 }
 
-func (s *server) deleteService(r *http.Request) (envelope.Reply, error) {
-	return envelope.Reply{Message: msg.ServiceDeleted}, s.ops.store.DeleteService(r.Context(), r.PathValue("id"))
+func (s *server) deleteService(r *http.Request) (web.Reply, error) {
+	return web.Reply{Message: msg.ServiceDeleted}, s.ops.store.DeleteService(r.Context(), r.PathValue("id"))
 }
 
 // state gives all that was configured as a document for -provision. Usages that are
@@ -682,7 +675,7 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 // makes and counts none: only the size of the copy is not known without.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
-		envelope.Attachment(w.Header(), "application/vnd.sqlite3", "meshddns.db")
+		web.Attachment(w.Header(), "application/vnd.sqlite3", "meshddns.db")
 		return
 	}
 	if !s.copying.TryLock() {
@@ -700,8 +693,8 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer file.Close()
-	envelope.Attachment(w.Header(), "application/vnd.sqlite3", "meshddns.db")
-	err = envelope.SendFile(w, file, through)
+	web.Attachment(w.Header(), "application/vnd.sqlite3", "meshddns.db")
+	err = web.SendFile(w, file, through)
 	if s.backups.Ended(s.ops.store.now(), err == nil); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
@@ -710,7 +703,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *server) health(r *http.Request) (envelope.Reply, error) {
+func (s *server) health(r *http.Request) (web.Reply, error) {
 	err := s.ops.store.db.Health(r.Context())
 	states, unread := s.ops.store.targets.States(r.Context())
 	if err = cmp.Or(err, unread); err != nil {
@@ -719,17 +712,17 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 		if failure.ID == msg.InternalError {
 			failure.ID = msg.DatabaseDown
 		}
-		return envelope.Reply{}, failure
+		return web.Reply{}, failure
 	}
 	switch provisioned, told := s.provisionFaults.Load() == 0, states[notify.Stopped] == 0; {
 	case !provisioned && !told:
-		return envelope.Reply{Message: msg.NotProvisionedStopped}, nil
+		return web.Reply{Message: msg.NotProvisionedStopped}, nil
 	case !provisioned:
-		return envelope.Reply{Message: msg.NotProvisioned}, nil
+		return web.Reply{Message: msg.NotProvisioned}, nil
 	case !told:
-		return envelope.Reply{Message: msg.NotificationsStopped}, nil
+		return web.Reply{Message: msg.NotificationsStopped}, nil
 	}
-	return envelope.Reply{Message: msg.TestOK}, nil
+	return web.Reply{Message: msg.TestOK}, nil
 }
 
 // well reports whether nothing is wrong that an operator has to know.
@@ -743,7 +736,7 @@ func (s *server) well(ctx context.Context) bool {
 // metrics is the page that Prometheus reads.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	var out bytes.Buffer
-	page := metrics.NewPage(&out)
+	page := daemon.NewPage(&out)
 	if err := s.ops.writeFigures(r.Context(), page, s.version); err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
@@ -756,14 +749,14 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	for _, write := range s.figures {
 		write(page)
 	}
-	metrics.WriteProcess(page)
-	w.Header().Set("Content-Type", metrics.ContentType)
+	daemon.WriteProcess(page)
+	w.Header().Set("Content-Type", daemon.ContentType)
 	w.Write(out.Bytes())
 }
 
 // contract is the HTTP contract as OpenAPI 3.1, for programs.
 func (s *server) contract(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", envelope.MediaType)
+	w.Header().Set("Content-Type", web.MediaType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(docs.OpenAPI)))
 	w.Write(docs.OpenAPI)
 }

@@ -24,8 +24,6 @@ import (
 	"unicode/utf8"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/envelope"
-	"meshddns/internal/guard"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -33,6 +31,7 @@ import (
 	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/web"
 	"meshddns/test/api"
 	"meshddns/test/support"
 )
@@ -56,7 +55,7 @@ func (a *appliance) apply(ctx context.Context, path string, credentials provisio
 
 // apiSuite holds the HTTP API to its promises.
 func apiSuite() api.Suite {
-	return api.Suite{Start: startAppliance, Update: *update, SyncTime: syncTime, ServicePage: servicePage, LeftoverPage: envelope.ListPage}
+	return api.Suite{Start: startAppliance, Update: *update, SyncTime: syncTime, ServicePage: servicePage, LeftoverPage: web.ListPage}
 }
 
 // TestScripts plays the scripts in testdata; test/api tells what they may say.
@@ -287,7 +286,7 @@ func (a *appliance) entries(t *testing.T, f usageFilter) string {
 func TestNotificationToItself(t *testing.T) {
 	a := newAppliance(t)
 	var requests atomic.Int64
-	guarded := guard.TCP(guard.Config{Deny: a.deny}, a.routes())
+	guarded := web.GuardTCP(web.GuardConfig{Deny: a.deny}, a.routes())
 	itself := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if requests.Add(1) > 10 {
 			http.Error(w, "it goes on and on", http.StatusTeapot)
@@ -345,11 +344,11 @@ func TestGuardAnswersInTheEnvelope(t *testing.T) {
 	if err := os.WriteFile(file, []byte("first-token-of-the-two\nsecond-token-of-the-two\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := guard.OpenTokens(file, "")
+	tokens, err := web.OpenTokens(file, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	guarded := httptest.NewServer(guard.TCP(guard.Config{Tokens: tokens, Deny: a.deny, Now: time.Now}, a.routes()))
+	guarded := httptest.NewServer(web.GuardTCP(web.GuardConfig{Tokens: tokens, Deny: a.deny, Now: time.Now}, a.routes()))
 	defer guarded.Close()
 	a.URL = guarded.URL
 	ask := func(path string, headers map[string]string) (int, string) {
@@ -387,7 +386,7 @@ func TestGuardAnswersInTheEnvelope(t *testing.T) {
 		{"/api/v1/ddns/config", map[string]string{"Authorization": good}, 200, ""},
 		{"/api/v1/ddns/config", map[string]string{"Authorization": good, "Host": "evil.example"}, 403, "host_not_allowed"},
 		{"/api/v1/ddns/config", map[string]string{"Authorization": good, "Sec-Fetch-Site": "cross-site"}, 403, "cross_site"},
-		{"/api/v1/ddns/config", map[string]string{"Authorization": good, guard.NotificationHeader: "1"}, 403, "own_notification"},
+		{"/api/v1/ddns/config", map[string]string{"Authorization": good, web.NotificationHeader: "1"}, 403, "own_notification"},
 	} {
 		if status, code := ask(test.path, test.headers); status != test.status || code != test.code {
 			t.Errorf("%s %v: %d %s, want %d %s", test.path, test.headers, status, code, test.status, test.code)
@@ -632,7 +631,7 @@ func addBodies(f *testing.F) {
 			}
 		}
 	}
-	for _, body := range []string{"", "null", "[]", "{", "\xff", `{"a":1,"a":2}`, `{"name":"\ud800"}`, strings.Repeat("[", 20_000), strings.Repeat(" ", envelope.MaxBody+1)} {
+	for _, body := range []string{"", "null", "[]", "{", "\xff", `{"a":1,"a":2}`, `{"name":"\ud800"}`, strings.Repeat("[", 20_000), strings.Repeat(" ", web.MaxBody+1)} {
 		f.Add(uint8(5), body)
 	}
 }
@@ -713,7 +712,7 @@ func checkForm(t *testing.T, w *httptest.ResponseRecorder, body string) {
 	code := w.Header().Get("X-Error-Code")
 	wanted := []int{http.StatusOK, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge}
 	switch failed := w.Code >= 400; {
-	case err != nil || !utf8.Valid(w.Body.Bytes()) || w.Header().Get("Content-Type") != envelope.MediaType:
+	case err != nil || !utf8.Valid(w.Body.Bytes()) || w.Header().Get("Content-Type") != web.MediaType:
 		t.Errorf("%d %q %q: %v", w.Code, w.Header(), w.Body, err)
 	case !slices.Contains(wanted, w.Code):
 		t.Errorf("%q: status %d %s %s", body, w.Code, code, w.Body)
@@ -721,7 +720,7 @@ func checkForm(t *testing.T, w *httptest.ResponseRecorder, body string) {
 		t.Errorf("status %d, code %q, %s", w.Code, code, w.Body)
 	case !failed && !json.Valid([]byte(body)):
 		t.Errorf("granted: %q", body)
-	case len(body) > envelope.MaxBody && w.Code != http.StatusRequestEntityTooLarge:
+	case len(body) > web.MaxBody && w.Code != http.StatusRequestEntityTooLarge:
 		t.Errorf("%d octets: status %d", len(body), w.Code)
 	}
 	if failed := string(members["error"]); strings.Contains(failed, bodySecret) {
@@ -827,7 +826,7 @@ func TestStreamsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Accept", envelope.StreamType)
+		r.Header.Set("Accept", web.StreamType)
 		if response, err = a.HTTP.Do(r); err != nil {
 			t.Fatal(err)
 		}

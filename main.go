@@ -31,20 +31,15 @@ import (
 	"time"
 
 	"meshddns/internal/check"
-	"meshddns/internal/envelope"
-	"meshddns/internal/guard"
+	"meshddns/internal/daemon"
 	"meshddns/internal/hostaddr"
-	"meshddns/internal/httpserver"
 	"meshddns/internal/lease"
-	"meshddns/internal/logqueue"
-	"meshddns/internal/metrics"
-	"meshddns/internal/node"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
 	"meshddns/internal/settings"
 	"meshddns/internal/systemd"
-	"meshddns/internal/tasks"
+	"meshddns/internal/web"
 )
 
 func main() {
@@ -72,7 +67,7 @@ func (p process) getenv(name string) string { return settings.Lookup(p.environ, 
 
 // print writes an error to standard error, each line of it with the program's name.
 func (p process) print(err error) {
-	queue := logqueue.New(p.stderr, p.format("text"))
+	queue := daemon.NewLogQueue(p.stderr, p.format("text"))
 	defer queue.Close()
 	output := io.Writer(queue)
 	if systemd.IsJournal(p.getenv, p.stderr) {
@@ -84,8 +79,8 @@ func (p process) print(err error) {
 }
 
 // newLog returns a log in a format, and the queue of its lines, which the caller closes.
-func (p process) newLog(name string) (*slog.Logger, *logqueue.Queue) {
-	queue := logqueue.New(p.stderr, p.format(name))
+func (p process) newLog(name string) (*slog.Logger, *daemon.LogQueue) {
+	queue := daemon.NewLogQueue(p.stderr, p.format(name))
 	return slog.New(p.format(name)(queue)), queue
 }
 
@@ -152,7 +147,7 @@ func run(ctx context.Context, p process) (err error) {
 }
 
 // runWith is run with the settings read and the log open.
-func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *logqueue.Queue) (err error) {
+func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *daemon.LogQueue) (err error) {
 	p, err := newProgram(ctx, c, manager.Sockets, log, lines)
 	if err != nil {
 		return err
@@ -170,7 +165,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	unit := systemd.Unit{Manager: manager, Serves: serves(listen, p.dns.listening()), Work: work(p.store), Log: log}
 	log.Info("started", "version", p.api.version, "listen", listen, "dns", p.dns.listening(), "nodes", p.nodes.Listening(), "db", c.DB)
 	// A request in flight may ask the DNS server, as POST /test does.
-	return tasks.Serve(ctx, log, tasks.List{unit.Begin, p.serveAPI, p.nodes.Serve}, tasks.List{p.dns.serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
+	return daemon.Serve(ctx, log, daemon.List{unit.Begin, p.serveAPI, p.nodes.Serve}, daemon.List{p.dns.serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
 		steps := reloadSteps(c, p.files, p.dns)
 		return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, p.files.Due, p.files.Again)
 	}))
@@ -189,14 +184,14 @@ type program struct {
 	leases      *lease.Table
 	clients     clients
 	engine      *reconcile.Engine
-	nodes       *node.Listener
-	front       *httpserver.Server
+	nodes       *lease.Listener
+	front       *web.Server
 	api         *server
 	files       *provision.Files
 }
 
 // newProgram opens the database and binds the sockets. It serves nothing yet.
-func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, log *slog.Logger, lines *logqueue.Queue) (_ *program, err error) {
+func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, log *slog.Logger, lines *daemon.LogQueue) (_ *program, err error) {
 	p := &program{settings: c, log: log}
 	defer func() {
 		if err != nil {
@@ -233,7 +228,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 		return nil, err
 	}
 	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries}
-	p.api = newServer(ops, programVersion(), log, func(page *metrics.Page) { p.front.WriteMetrics(page, "meshddns_http") },
+	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
 		p.nodes.WriteMetrics, p.dns.metrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
 	p.files = &provision.Files{
 		Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &p.api.provisionFaults, Transact: p.api.ops.provision, Refused: p.api.ops.tellRefused,
@@ -270,8 +265,8 @@ func (p *program) close() (err error) {
 }
 
 // tasks are what runs beside the servers.
-func (p *program) tasks() tasks.List {
-	return tasks.List{
+func (p *program) tasks() daemon.List {
+	return daemon.List{
 		p.dns.keep,
 		p.store.db.Checkpoint,
 		p.store.db.RemoveKept,
@@ -391,35 +386,35 @@ func programVersion() string {
 }
 
 // listenHTTP listens on all addresses of the API or on none.
-func listenHTTP(c settings.Settings, inherited []net.Listener, log *slog.Logger) (*httpserver.Server, error) {
+func listenHTTP(c settings.Settings, inherited []net.Listener, log *slog.Logger) (*web.Server, error) {
 	for _, l := range inherited {
-		if err := httpserver.Guarded(l, c.Tokens != nil); err != nil {
+		if err := web.Guarded(l, c.Tokens != nil); err != nil {
 			return nil, fmt.Errorf("the service manager's socket %s %w", l.Addr(), err)
 		}
 	}
-	listeners, err := httpserver.Listen(httpserver.ListenConfig{List: c.Listen, Group: c.SocketGroup, Token: c.Tokens != nil})
+	listeners, err := web.Listen(web.ListenConfig{List: c.Listen, Group: c.SocketGroup, Token: c.Tokens != nil})
 	if err != nil {
 		return nil, err
 	}
-	return httpserver.New(httpserver.Config{
-		Listeners: listeners, Inherited: inherited, ConnContext: guard.ConnContext, ShutdownTime: shutdownTime, Log: log,
+	return web.NewServer(web.ServerConfig{
+		Listeners: listeners, Inherited: inherited, ConnContext: web.ConnContext, ShutdownTime: shutdownTime, Log: log,
 	}), nil
 }
 
 // serveAPI answers requests until ctx ends. The guards stand before the routes.
 func (p *program) serveAPI(ctx context.Context) error {
 	c, api := p.settings, p.api
-	guards, routes := guard.Config{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: p.log}, api.routes()
-	return p.front.Serve(ctx, httpserver.Handlers{
-		TCP:  envelope.Speaking(c.Language, api.adapter.Safe(guard.TCP(guards, routes))),
-		Unix: envelope.Speaking(c.Language, api.adapter.Safe(guard.Unix(guards, routes))),
+	guards, routes := web.GuardConfig{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: p.log}, api.routes()
+	return p.front.Serve(ctx, web.Handlers{
+		TCP:  web.Speaking(c.Language, api.adapter.Safe(web.GuardTCP(guards, routes))),
+		Unix: web.Speaking(c.Language, api.adapter.Safe(web.GuardUnix(guards, routes))),
 	})
 }
 
 // listenNodes listens on all addresses of the nodes' listener or on none.
-func listenNodes(c settings.Settings, inherited []net.Listener, s *store, leases *lease.Table, log *slog.Logger) (*node.Listener, error) {
-	routes := node.New(node.Config{Leases: leases, Proxies: c.Proxies, Listed: s.ledger.Listed, Broken: broken, Log: log})
-	return node.Listen(node.ListenConfig{Addresses: c.NodeListen, Inherited: inherited, Language: c.Language, ShutdownTime: shutdownTime}, routes)
+func listenNodes(c settings.Settings, inherited []net.Listener, s *store, leases *lease.Table, log *slog.Logger) (*lease.Listener, error) {
+	routes := lease.NewNodes(lease.ListenerConfig{Leases: leases, Proxies: c.Proxies, Listed: s.ledger.Listed, Broken: broken, Log: log})
+	return lease.ListenNodes(lease.ListenConfig{Addresses: c.NodeListen, Inherited: inherited, Language: c.Language, ShutdownTime: shutdownTime}, routes)
 }
 
 // credentialFolder returns the folder with the secrets of the provision file.

@@ -13,19 +13,17 @@ import (
 	"net/http"
 
 	"meshddns/internal/answers"
-	"meshddns/internal/envelope"
 	"meshddns/internal/events"
-	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
 	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/replay"
 	"meshddns/internal/resource"
 	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // describe returns the description to store, nil for none: the given one, else one with the name
@@ -44,8 +42,8 @@ type reservation struct {
 	network         *mesh.NetworkID // nil when it is not given
 	networkName     string
 	options         mesh.OptionsChange
-	again           *replay.Key // of a request that the client may repeat; nil for none
-	patience        envelope.Patience
+	again           *answers.ReplayKey // of a request that the client may repeat; nil for none
+	patience        web.Patience
 }
 
 // check checks a reservation without looking at its service.
@@ -79,7 +77,7 @@ type usageBody struct {
 	NetworkName  *string         `json:"network_name"`
 	TXTEndpoints sqlite.TextList `json:"txt_endpoints"`
 	Description  *string         `json:"description"`
-	format.Members
+	mesh.Members
 }
 
 func (b usageBody) reservation() reservation {
@@ -180,7 +178,7 @@ func (o *operations) reserve(ctx context.Context, want reservation) (u mesh.Usag
 
 // create stores a usage. With a key it stores the usage as the result of the request in the same
 // transaction, or returns that of an earlier request.
-func (o *operations) create(ctx context.Context, key *replay.Key, u mesh.Usage) (created mesh.Usage, repeated bool, err error) {
+func (o *operations) create(ctx context.Context, key *answers.ReplayKey, u mesh.Usage) (created mesh.Usage, repeated bool, err error) {
 	if key == nil {
 		created, err = o.store.CreateUsage(ctx, u)
 		return created, false, err
@@ -216,7 +214,7 @@ func (o *operations) reserveAndWait(ctx context.Context, want reservation) (u me
 // published waits until the value of a usage stands at its provider or has failed, or the patience ends, and
 // returns the state: pending if it cannot be read, because what is waited for is stored. It does not wait
 // for a person, when nothing else works on the name.
-func (o *operations) published(ctx context.Context, waiter *reconcile.Waiter, u mesh.Usage, patience envelope.Patience) mesh.Publishing {
+func (o *operations) published(ctx context.Context, waiter *reconcile.Waiter, u mesh.Usage, patience web.Patience) mesh.Publishing {
 	read := context.WithoutCancel(ctx)
 	ctx, cancel := patience(ctx)
 	defer cancel()
@@ -287,7 +285,7 @@ func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageCh
 }
 
 // saveUsageAndWait is saveUsage, and then waits as published does.
-func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, c mesh.UsageChange, patience envelope.Patience) (mesh.Publishing, error) {
+func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, c mesh.UsageChange, patience web.Patience) (mesh.Publishing, error) {
 	waiter := o.engine.Expect(u.Name)
 	defer waiter.Close()
 	if err := o.saveUsage(ctx, u, c); err != nil {
@@ -298,7 +296,7 @@ func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, c mesh.
 
 // releaseAndWait releases a usage, and waits until the engine has tried to withdraw its value. It
 // reports whether the prefix is free.
-func (o *operations) releaseAndWait(ctx context.Context, id string, force bool, patience envelope.Patience) (freed bool, err error) {
+func (o *operations) releaseAndWait(ctx context.Context, id string, force bool, patience web.Patience) (freed bool, err error) {
 	u, err := o.store.Usage(ctx, id)
 	if err != nil {
 		return false, err
@@ -347,7 +345,7 @@ func (o *operations) tellRefused(ctx context.Context, mistakes []string) error {
 }
 
 // failureOf returns the failure that a client gets for an error.
-func failureOf(err error) *envelope.Failure { return envelope.FailureOf(err, broken) }
+func failureOf(err error) *web.Failure { return web.FailureOf(err, broken) }
 
 // broken returns the code for a fault of the database, "" for other errors.
 func broken(err error) msg.ID {
@@ -373,12 +371,12 @@ func (forms) CheckOwner(owner string) error { return checkOwner(owner) }
 
 func (forms) CheckConfiguration(body []byte) error {
 	var b configurationBody
-	return cmp.Or(envelope.Parse(body, &b), checkConfiguration(b.configuration()))
+	return cmp.Or(web.ParseBody(body, &b), checkConfiguration(b.configuration()))
 }
 
 func (forms) CheckService(body []byte) error {
 	var b serviceBody
-	if err := envelope.Parse(body, &b); err != nil {
+	if err := web.ParseBody(body, &b); err != nil {
 		return err
 	}
 	_, err := b.checked()
@@ -387,7 +385,7 @@ func (forms) CheckService(body []byte) error {
 
 func (forms) CheckUsage(body []byte) error {
 	var b usageBody
-	if err := envelope.Parse(body, &b); err != nil {
+	if err := web.ParseBody(body, &b); err != nil {
 		return err
 	}
 	want, err := b.wanted()
@@ -395,7 +393,7 @@ func (forms) CheckUsage(body []byte) error {
 		return err
 	}
 	if _, fault := b.reservation().prefix(); fault != "" {
-		return envelope.Fail(fault)
+		return web.Fail(fault)
 	}
 	c, _, err := b.difference(want)
 	changed, _ := c.Over(want)
@@ -455,7 +453,7 @@ func (a *applier) SaveOwner(ctx context.Context, owner string) (provision.Change
 // SaveConfiguration stores a configuration if it differs.
 func (a *applier) SaveConfiguration(ctx context.Context, body []byte) (provision.Change, error) {
 	var b configurationBody
-	if err := envelope.Parse(body, &b); err != nil {
+	if err := web.ParseBody(body, &b); err != nil {
 		return unchanged, err
 	}
 	c := b.configuration()
@@ -476,7 +474,7 @@ func inEnglish(warnings []answers.Warning) []string {
 // SaveService stores a service if it differs.
 func (a *applier) SaveService(ctx context.Context, body []byte) (provision.Change, error) {
 	var b serviceBody
-	if err := envelope.Parse(body, &b); err != nil {
+	if err := web.ParseBody(body, &b); err != nil {
 		return unchanged, err
 	}
 	stored, err := a.ops.store.Service(ctx, b.ID)
@@ -545,7 +543,7 @@ func (a *applier) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (p
 
 // sameUsages decodes a usage of a document, and returns the stored usages that match it.
 func (a *applier) sameUsages(ctx context.Context, body []byte) (b usageBody, want mesh.Usage, same []mesh.Usage, err error) {
-	if err = envelope.Parse(body, &b); err != nil {
+	if err = web.ParseBody(body, &b); err != nil {
 		return b, want, nil, err
 	}
 	if want, err = b.wanted(); err != nil {

@@ -17,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -27,40 +27,40 @@ import (
 
 func TestPrefixFault(t *testing.T) {
 	for prefix, want := range map[string]msg.ID{
-		"":                                      msg.PrefixEmpty,
-		"a":                                     "",
-		"A":                                     "",
-		"0":                                     "",
-		"-":                                     "",
-		"_":                                     "",
-		"office":                                "",
-		"Office_1-b":                            "",
-		"mesh":                                  "",
-		"_mes":                                  "",
-		"-_mesh":                                "",
-		"__mesh":                                "",
-		strings.Repeat("x", dnsname.MaxLabel):   "",
-		strings.Repeat("x", dnsname.MaxLabel+1): msg.PrefixTooLong,
-		strings.Repeat(".", dnsname.MaxLabel+1): msg.PrefixTooLong,
-		strings.Repeat("办", dnsname.MaxLabel):   msg.PrefixCharacters,
-		strings.Repeat("办", dnsname.MaxLabel+1): msg.PrefixTooLong,
-		"_mesh" + strings.Repeat("x", 59):       msg.PrefixTooLong,
-		" ":                                     msg.PrefixCharacters,
-		"a b":                                   msg.PrefixCharacters,
-		"a.b":                                   msg.PrefixCharacters,
-		"a\n":                                   msg.PrefixCharacters,
-		"\x00":                                  msg.PrefixCharacters,
-		"é":                                     msg.PrefixCharacters,
-		"\u212a":                                msg.PrefixCharacters,
-		"\xff":                                  msg.PrefixCharacters,
-		"*":                                     msg.PrefixCharacters,
-		"a=":                                    msg.PrefixCharacters,
-		"_mesh.":                                msg.PrefixCharacters,
-		"_mesh":                                 msg.PrefixReserved,
-		"_mesh-NDI":                             msg.PrefixReserved,
-		"_meshed":                               msg.PrefixReserved,
-		"_MESH":                                 msg.PrefixReserved,
-		"_Mesh-":                                msg.PrefixReserved,
+		"":                                  msg.PrefixEmpty,
+		"a":                                 "",
+		"A":                                 "",
+		"0":                                 "",
+		"-":                                 "",
+		"_":                                 "",
+		"office":                            "",
+		"Office_1-b":                        "",
+		"mesh":                              "",
+		"_mes":                              "",
+		"-_mesh":                            "",
+		"__mesh":                            "",
+		strings.Repeat("x", dns.MaxLabel):   "",
+		strings.Repeat("x", dns.MaxLabel+1): msg.PrefixTooLong,
+		strings.Repeat(".", dns.MaxLabel+1): msg.PrefixTooLong,
+		strings.Repeat("办", dns.MaxLabel):   msg.PrefixCharacters,
+		strings.Repeat("办", dns.MaxLabel+1): msg.PrefixTooLong,
+		"_mesh" + strings.Repeat("x", 59):   msg.PrefixTooLong,
+		" ":                                 msg.PrefixCharacters,
+		"a b":                               msg.PrefixCharacters,
+		"a.b":                               msg.PrefixCharacters,
+		"a\n":                               msg.PrefixCharacters,
+		"\x00":                              msg.PrefixCharacters,
+		"é":                                 msg.PrefixCharacters,
+		"\u212a":                            msg.PrefixCharacters,
+		"\xff":                              msg.PrefixCharacters,
+		"*":                                 msg.PrefixCharacters,
+		"a=":                                msg.PrefixCharacters,
+		"_mesh.":                            msg.PrefixCharacters,
+		"_mesh":                             msg.PrefixReserved,
+		"_mesh-NDI":                         msg.PrefixReserved,
+		"_meshed":                           msg.PrefixReserved,
+		"_MESH":                             msg.PrefixReserved,
+		"_Mesh-":                            msg.PrefixReserved,
 	} {
 		if got := mesh.PrefixFault(prefix); got != want {
 			t.Errorf("mesh.PrefixFault(%q) = %q, want %q", prefix, got, want)
@@ -116,7 +116,7 @@ func FuzzPrefix(f *testing.F) {
 		if got, want := mesh.PrefixFault(prefix) == "", good.MatchString(prefix) && !reserved.MatchString(prefix); got != want {
 			t.Errorf("mesh.PrefixFault(%q) accepts: %v, want %v", prefix, got, want)
 		}
-		if mesh.PrefixFault(prefix) == "" && dnsname.Fault(dnsname.Parse(mesh.FullName(prefix, "example.com"))) != "" {
+		if mesh.PrefixFault(prefix) == "" && dns.NameFault(dns.Parse(mesh.FullName(prefix, "example.com"))) != "" {
 			t.Errorf("%q is accepted and cannot be published", prefix)
 		}
 	})
@@ -143,12 +143,12 @@ func TestAutomaticPrefixIsDistinct(t *testing.T) {
 	owners := map[string]mesh.NetworkID{}
 	try := func(n mesh.NetworkID) {
 		prefix := mesh.AutomaticPrefix(n)
-		folded := dnsname.Fold(prefix)
+		folded := dns.Fold(prefix)
 		if owner, ok := owners[folded]; ok && owner != n {
 			t.Fatalf("%d and %d: %s", owner, n, prefix)
 		}
 		owners[folded] = n
-		if len(prefix) > dnsname.MaxLabel || mesh.PrefixFault(prefix) != msg.PrefixReserved {
+		if len(prefix) > dns.MaxLabel || mesh.PrefixFault(prefix) != msg.PrefixReserved {
 			t.Fatalf("mesh.AutomaticPrefix(%d) = %q", n, prefix)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"sort"
 	"strconv"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/events"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
@@ -30,9 +31,7 @@ import (
 	"meshddns/internal/migrations"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
-	"meshddns/internal/order"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/replay"
 	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 )
@@ -83,7 +82,7 @@ type store struct {
 	targets     *notify.Table
 	secondaries *secondary.Table
 	zones       *builtin.Table
-	replays     *replay.Table
+	replays     *answers.Replays
 	now         func() time.Time
 	newID       func() (string, error)
 }
@@ -110,7 +109,7 @@ func newStore(ctx context.Context, db *sqlite.Database, owner, catalog string, a
 	s.zones = builtin.NewTable(db, catalog, s.secondaries.Any, now)
 	s.ledger = ledger.New(ledger.Config{Reader: db.Reader, Tx: db.Tx, Zones: s.zones, Events: s.events, Addresses: addresses, Now: now}, owner)
 	newest, err := s.events.Newest(ctx)
-	s.replays = replay.New(now, func() time.Duration { return now().Sub(began) }, newest)
+	s.replays = answers.NewReplays(now, func() time.Duration { return now().Sub(began) }, newest)
 	for _, committed := range []func(sqlite.Notice){s.events.Committed, s.targets.Committed, s.secondaries.Committed} {
 		db.Subscribe(committed)
 	}
@@ -191,14 +190,14 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 				return errNoSecret
 			}
 		}
-		if err := s.zones.CheckZone(c.Provider, dnsname.Parse(c.Domain)); err != nil {
+		if err := s.zones.CheckZone(c.Provider, dns.Parse(c.Domain)); err != nil {
 			return err
 		}
 		account, err := ledger.UseAccount(ctx, tx, reconcile.ConfiguredAccount(c))
 		if err != nil {
 			return err
 		}
-		if err := zones.Begin(ctx, tx, stored.Zone, dnsname.Parse(c.Domain)); err != nil {
+		if err := zones.Begin(ctx, tx, stored.Zone, dns.Parse(c.Domain)); err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `
@@ -213,7 +212,7 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 			    txt_endpoints = excluded.txt_endpoints, updated_at = excluded.updated_at, zone = excluded.zone,
 			    name = excluded.name, account = excluded.account`,
 			c.Provider, c.AccessKeyID, c.Secret, c.Endpoint, c.Domain, c.TXTRecordName, c.SyncMode,
-			c.RetryInterval, c.MaxRetries, c.Enabled, sqlite.TextList(c.Endpoints), sqlite.Shown(s.now()), dnsname.Parse(c.Domain), c.RecordName(), account)
+			c.RetryInterval, c.MaxRetries, c.Enabled, sqlite.TextList(c.Endpoints), sqlite.Shown(s.now()), dns.Parse(c.Domain), c.RecordName(), account)
 		if err != nil {
 			return err
 		}
@@ -294,7 +293,7 @@ func (s *store) ServicesOutside(ctx context.Context, zone string) (count int, id
 	err = s.db.Reading(ctx).QueryRowContext(ctx, `
 		SELECT count(*), coalesce(min(id), '') FROM services
 		WHERE provider = '' AND zone <> '' AND usage_count > 0 AND
-		      NOT (zone_key = ?1 OR zone_key > ?1 || '.' AND zone_key < ?1 || '/')`, dnsname.Reverse(zone)).Scan(&count, &id)
+		      NOT (zone_key = ?1 OR zone_key > ?1 || '.' AND zone_key < ?1 || '/')`, dns.Reverse(zone)).Scan(&count, &id)
 	return count, id, err
 }
 
@@ -338,7 +337,7 @@ func (s *store) PutService(ctx context.Context, v mesh.Service) error {
 		if !ok {
 			return errNoSecret
 		}
-		if config, _ := mesh.ParseServiceConfig(changed.Config); stored.UsageCount > 0 && stored.Zone != dnsname.Parse(config.Domain) {
+		if config, _ := mesh.ParseServiceConfig(changed.Config); stored.UsageCount > 0 && stored.Zone != dns.Parse(config.Domain) {
 			return errDomainInUse
 		}
 		return s.saveService(ctx, tx, stored, changed, zones)
@@ -352,7 +351,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 	if err != nil {
 		return err
 	}
-	if err := s.zones.CheckZone(config.Provider, dnsname.Parse(config.Domain)); err != nil {
+	if err := s.zones.CheckZone(config.Provider, dns.Parse(config.Domain)); err != nil {
 		return err
 	}
 	var account sql.Null[int64]
@@ -362,7 +361,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 			return err
 		}
 	}
-	now, zone := sqlite.Shown(s.now()), dnsname.Parse(config.Domain)
+	now, zone := sqlite.Shown(s.now()), dns.Parse(config.Domain)
 	if err := zones.Begin(ctx, tx, before.Zone, zone); err != nil {
 		return err
 	}
@@ -373,7 +372,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 		    name = excluded.name, config = excluded.config, domain = excluded.domain, zone = excluded.zone, zone_key = excluded.zone_key,
 		    provider = excluded.provider,
 		    txt_endpoints = excluded.txt_endpoints, account = excluded.account, updated_at = excluded.updated_at`,
-		v.ID, v.Name, v.Config, config.Domain, zone, dnsname.Reverse(zone), config.Provider, sqlite.TextList(config.Endpoints), account, now, now)
+		v.ID, v.Name, v.Config, config.Domain, zone, dns.Reverse(zone), config.Provider, sqlite.TextList(config.Endpoints), account, now, now)
 	if err != nil {
 		return err
 	}
@@ -456,7 +455,7 @@ func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZ
 	case z.domain.V == "":
 		return z, errNoDomain
 	}
-	z.nowhere = !configured.Valid || !own && !dnsname.Within(z.zone, configured.V)
+	z.nowhere = !configured.Valid || !own && !dns.Within(z.zone, configured.V)
 	return z, nil
 }
 
@@ -477,7 +476,7 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 			return err
 		}
 		u.Domain = zone.domain
-		if u.Name = dnsname.Fold(mesh.FullName(u.Prefix, zone.zone)); !dnsname.Fits(u.Name) {
+		if u.Name = dns.Fold(mesh.FullName(u.Prefix, zone.zone)); !dns.Fits(u.Name) {
 			return errNameTooLong
 		}
 		inserted, err := tx.ExecContext(ctx, `
@@ -689,9 +688,10 @@ func (s *store) SameUsages(ctx context.Context, u mesh.Usage) (same []mesh.Usage
 		return nil, err
 	}
 	same, err = sqlite.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
-		dnsname.Fold(mesh.FullName(u.Prefix, zone.zone)), u.ServiceID, u.Network)
-	order.By(same, func(a, b mesh.Usage) int {
-		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Seq, b.Seq))
+		dns.Fold(mesh.FullName(u.Prefix, zone.zone)), u.ServiceID, u.Network)
+	sort.SliceStable(same, func(i, j int) bool {
+		a, b := same[i], same[j]
+		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Seq, b.Seq)) < 0
 	})
 	return same, err
 }
@@ -702,7 +702,7 @@ func (s *store) UsageName(ctx context.Context, service, prefix string) string {
 	if err != nil {
 		return ""
 	}
-	return dnsname.Fold(mesh.FullName(prefix, zone.zone))
+	return dns.Fold(mesh.FullName(prefix, zone.zone))
 }
 
 // KeepUsage cancels the release of a usage, or returns errNoUsage if the usage is freed already.

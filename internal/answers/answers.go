@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"meshddns/internal/msg"
-	"meshddns/internal/probe"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
@@ -65,7 +64,7 @@ type TestItem struct {
 }
 
 // TestItems returns the results of a test's steps without the secret that the test used.
-func TestItems(items []probe.Item, secret secrets.Secret) (all []TestItem) {
+func TestItems(items []reconcile.ProbeItem, secret secrets.Secret) (all []TestItem) {
 	for _, item := range items {
 		shown := TestItem{Name: item.Name, OK: item.Err == nil && !item.Skipped, Skipped: item.Skipped, Duration: item.Duration}
 		if news := cmp.Or(item.Err, item.Warning); news != nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"meshddns/internal/msg"
-	"meshddns/internal/probe"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 )
@@ -50,7 +49,7 @@ func shown(t *testing.T, answer any) string {
 func TestTest(t *testing.T) {
 	const secret = "sesame-sesame"
 	refused := &provider.Error{Kind: provider.BadCredentials, Detail: "no key " + secret}
-	items := TestItems([]probe.Item{
+	items := TestItems([]reconcile.ProbeItem{
 		{Name: "fine", Duration: 1500 * time.Microsecond},
 		{Name: "failed", Err: refused},
 		{Name: "warned", Warning: refused},

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -99,7 +99,7 @@ func WarnMode(mode mesh.SyncMode) []Warning {
 
 // WarnDomain warns of a domain that is no DNS name.
 func WarnDomain(domain string) []Warning {
-	if dnsname.Fault(dnsname.Parse(domain)) == "" {
+	if dns.NameFault(dns.Parse(domain)) == "" {
 		return nil
 	}
 	return []Warning{{msg.WarnDomain, []any{domain, LabelFault(domain)}}}
@@ -107,7 +107,7 @@ func WarnDomain(domain string) []Warning {
 
 // LabelFault returns the reason why a label that is not ASCII has no form in DNS, "" without one.
 func LabelFault(domain string) any {
-	if _, err := dnsname.ToASCII(domain); err != nil {
+	if _, err := dns.ToASCII(domain); err != nil {
 		return msg.Phrase{ID: msg.Because, Args: []any{msg.TextOf(err)}}
 	}
 	return ""
@@ -117,9 +117,9 @@ func LabelFault(domain string) any {
 func WarnRecordName(c mesh.Configuration) []Warning {
 	name := c.RecordName()
 	switch {
-	case dnsname.Within(dnsname.Parse(c.TXTRecordName), dnsname.Parse(c.Domain)):
+	case dns.Within(dns.Parse(c.TXTRecordName), dns.Parse(c.Domain)):
 		return []Warning{{msg.WarnNameTwice, []any{c.TXTRecordName, name}}}
-	case dnsname.Fault(name) != "":
+	case dns.NameFault(name) != "":
 		return []Warning{{msg.WarnRecordName, []any{name}}}
 	}
 	return nil

@@ -13,8 +13,7 @@ import (
 	"testing"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/provider"
 	"meshddns/internal/sqlite"
 	"meshddns/test/servertest"
@@ -55,7 +54,7 @@ func (b *twoBackends) waitComplete(want bool) {
 }
 
 // same asks both and gives the answer, which has to be one and the same.
-func (b *twoBackends) same(name string, kind dnswire.Type) dnswire.Message {
+func (b *twoBackends) same(name string, kind dns.Type) dns.Message {
 	b.t.Helper()
 	memory, database := servertest.Ask(b.t, b.memory, name, kind), servertest.Ask(b.t, b.database, name, kind)
 	if !reflect.DeepEqual(memory, database) {
@@ -64,7 +63,7 @@ func (b *twoBackends) same(name string, kind dnswire.Type) dnswire.Message {
 	return memory
 }
 
-var kinds = []dnswire.Type{dnswire.TypeTXT, dnswire.TypeSOA, dnswire.TypeNS, dnswire.TypeA, dnswire.TypeDS, dnswire.TypeANY}
+var kinds = []dns.Type{dns.TypeTXT, dns.TypeSOA, dns.TypeNS, dns.TypeA, dns.TypeDS, dns.TypeANY}
 
 // TestTwoBackendsCases asks for every kind of name: the answers are the same ones,
 // and those that are right.
@@ -86,34 +85,34 @@ func TestTwoBackendsCases(t *testing.T) {
 	b.foreign("example.net", provider.Value{"two"})
 	for _, test := range []struct {
 		name  string
-		rcode dnswire.Rcode
+		rcode dns.Rcode
 		want  string // of TXT
 	}{
-		{"example.net", dnswire.RcodeSuccess, "TXT 120"},
-		{"_MESH.office.example.net", dnswire.RcodeSuccess, "TXT 120"},
-		{"office.example.net", dnswire.RcodeSuccess, "no data of example.net."},
-		{"ffice.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
-		{"x._mesh.office.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
-		{"deep.example.net", dnswire.RcodeSuccess, "no data of example.net."},
-		{"in.deep.example.net", dnswire.RcodeSuccess, "no data of in.deep.example.net."},
-		{"x.in.deep.example.net", dnswire.RcodeSuccess, "TXT 120"},
-		{"ns.example.net", dnswire.RcodeSuccess, "no data of ns.example.net."},
-		{"*.example.net", dnswire.RcodeSuccess, "TXT 120"},
-		{"z.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
-		{`a\.b.example.net`, dnswire.RcodeSuccess, "TXT 120"},
-		{"b.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
-		{`\000\255.example.net`, dnswire.RcodeSuccess, "TXT 120"},
-		{long, dnswire.RcodeSuccess, "TXT 120"},
-		{dnsname.Parent(long), dnswire.RcodeSuccess, "no data of example.net."},
-		{"b." + long, dnswire.RcodeNXDomain, "no data of example.net."},
-		{"ns.lone.example.org", dnswire.RcodeSuccess, "no data of lone.example.org."},
-		{"example.org", dnswire.RcodeRefused, "nothing"},
-		{"net", dnswire.RcodeRefused, "nothing"},
-		{"left.example.edu", dnswire.RcodeRefused, "nothing"},
+		{"example.net", dns.RcodeSuccess, "TXT 120"},
+		{"_MESH.office.example.net", dns.RcodeSuccess, "TXT 120"},
+		{"office.example.net", dns.RcodeSuccess, "no data of example.net."},
+		{"ffice.example.net", dns.RcodeNXDomain, "no data of example.net."},
+		{"x._mesh.office.example.net", dns.RcodeNXDomain, "no data of example.net."},
+		{"deep.example.net", dns.RcodeSuccess, "no data of example.net."},
+		{"in.deep.example.net", dns.RcodeSuccess, "no data of in.deep.example.net."},
+		{"x.in.deep.example.net", dns.RcodeSuccess, "TXT 120"},
+		{"ns.example.net", dns.RcodeSuccess, "no data of ns.example.net."},
+		{"*.example.net", dns.RcodeSuccess, "TXT 120"},
+		{"z.example.net", dns.RcodeNXDomain, "no data of example.net."},
+		{`a\.b.example.net`, dns.RcodeSuccess, "TXT 120"},
+		{"b.example.net", dns.RcodeNXDomain, "no data of example.net."},
+		{`\000\255.example.net`, dns.RcodeSuccess, "TXT 120"},
+		{long, dns.RcodeSuccess, "TXT 120"},
+		{dns.Parent(long), dns.RcodeSuccess, "no data of example.net."},
+		{"b." + long, dns.RcodeNXDomain, "no data of example.net."},
+		{"ns.lone.example.org", dns.RcodeSuccess, "no data of lone.example.org."},
+		{"example.org", dns.RcodeRefused, "nothing"},
+		{"net", dns.RcodeRefused, "nothing"},
+		{"left.example.edu", dns.RcodeRefused, "nothing"},
 	} {
 		for _, kind := range kinds {
 			answer := b.same(test.name, kind)
-			if got := servertest.AnswerText(answer); kind == dnswire.TypeTXT && (got != test.want || answer.Rcode != test.rcode) {
+			if got := servertest.AnswerText(answer); kind == dns.TypeTXT && (got != test.want || answer.Rcode != test.rcode) {
 				t.Errorf("%s: %v, %s, want %v, %s", test.name, answer.Rcode, got, test.rcode, test.want)
 			}
 		}
@@ -143,7 +142,7 @@ func TestTwoBackendsRandom(t *testing.T) {
 			answer := b.same(name(), kinds[random.IntN(len(kinds))])
 			rcodes[answer.Rcode.String()]++
 		}
-		b.same("example.com", dnswire.TypeSOA)
+		b.same("example.com", dns.TypeSOA)
 	}
 	if _, _, complete := b.cache.Size(); !complete || rcodes["NOERROR"] < 100 || rcodes["NXDOMAIN"] < 100 || rcodes["REFUSED"] < 10 {
 		t.Errorf("complete: %t, answers: %v", complete, rcodes)
@@ -164,7 +163,7 @@ func (b *twoBackends) randomChange(random *rand.Rand, name string) error {
 	names := []string{key(name), key("x." + name)}
 	return b.table.ChangeZoneRecords(b.t.Context(), names, func(now []builtin.Record) (add, remove []builtin.Record) {
 		for i := range random.IntN(3) {
-			add = append(add, builtin.Record{Name: names[random.IntN(2)], Data: dnswire.TXTData([]string{fmt.Sprint(i)}), TTL: uint32(random.IntN(3))})
+			add = append(add, builtin.Record{Name: names[random.IntN(2)], Data: dns.TXTData([]string{fmt.Sprint(i)}), TTL: uint32(random.IntN(3))})
 		}
 		for _, r := range now {
 			if random.IntN(2) == 0 {
@@ -203,7 +202,7 @@ func TestCacheBuiltDuringChanges(t *testing.T) {
 		if err := client.Change(ctx, change); err != nil {
 			t.Fatal(err)
 		}
-		b.same(name, dnswire.TypeTXT)
+		b.same(name, dns.TypeTXT)
 		asked = append(asked, name)
 		_, _, complete = b.cache.Size()
 	}
@@ -211,7 +210,7 @@ func TestCacheBuiltDuringChanges(t *testing.T) {
 		asked = append(asked, fmt.Sprintf("n%d.example.net", i*33))
 	}
 	for _, name := range asked {
-		b.same(name, dnswire.TypeTXT)
+		b.same(name, dns.TypeTXT)
 	}
 }
 
@@ -227,7 +226,7 @@ func TestCacheIsGivenUp(t *testing.T) {
 	if _, _, complete := b.cache.Size(); complete {
 		t.Error("what could not be read is thought to be known")
 	}
-	b.same("a.example.net", dnswire.TypeTXT)
+	b.same("a.example.net", dns.TypeTXT)
 
 	b = startTwo(t, true)
 	b.zone("example.net")
@@ -237,7 +236,7 @@ func TestCacheIsGivenUp(t *testing.T) {
 	if _, _, complete := b.cache.Size(); complete {
 		t.Error("too much is kept")
 	}
-	b.same("c.example.net", dnswire.TypeTXT)
+	b.same("c.example.net", dns.TypeTXT)
 }
 
 // TestReload has another program write into the database: it is answered after the zones were read
@@ -255,7 +254,7 @@ func TestReload(t *testing.T) {
 	}
 	b.cache.Reload()
 	for range 2 {
-		if answer := b.same("b.example.net", dnswire.TypeTXT); len(answer.Answers) != 1 {
+		if answer := b.same("b.example.net", dns.TypeTXT); len(answer.Answers) != 1 {
 			t.Errorf("what another program has written is not answered: %+v", answer)
 		}
 		b.waitComplete(true)

@@ -9,8 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
@@ -25,7 +24,7 @@ const NotListening provider.Kind = "not_listening"
 // the names of a zone are next to each other. All records of a name have one TTL.
 type Record struct {
 	Name string
-	Type dnswire.Type
+	Type dns.Type
 	Data []byte // RDATA
 	TTL  uint32 // seconds
 }
@@ -33,7 +32,7 @@ type Record struct {
 // Stored is a Record whose data is a part of a page.
 type Stored struct {
 	Name, Data string
-	Type       dnswire.Type
+	Type       dns.Type
 	TTL        uint32
 }
 
@@ -83,7 +82,7 @@ func (c Client) Authority(context.Context, string) (provider.Authority, error) {
 // is no other. If no zone does and records are left at the name, it returns the name itself, so they can
 // still be withdrawn.
 func (c Client) Zone(ctx context.Context, name string) (string, error) {
-	wire, err := dnswire.ParseName(name)
+	wire, err := dns.ParseName(name)
 	if err != nil {
 		return "", &provider.Error{Kind: provider.Invalid, Err: err}
 	}
@@ -97,7 +96,7 @@ func (c Client) Zone(ctx context.Context, name string) (string, error) {
 			longest = z
 		}
 	}
-	candidate := c.Candidate != "" && dnsname.Within(dnsname.Fold(name), c.Candidate)
+	candidate := c.Candidate != "" && dns.Within(dns.Fold(name), c.Candidate)
 	switch {
 	case c.Address == "" && (longest.Name != "" || candidate):
 		return "", &provider.Error{Kind: NotListening}
@@ -107,7 +106,7 @@ func (c Client) Zone(ctx context.Context, name string) (string, error) {
 		return longest.Name, nil
 	}
 	if left, err := c.Read(ctx, "", name, provider.TXT); err != nil || len(left.Values) > 0 {
-		return dnsname.Fold(name), err
+		return dns.Fold(name), err
 	}
 	return "", &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Textf("no configuration and no service has a domain at or above %q", name)}
 }
@@ -181,18 +180,18 @@ func (c Client) ReadPage(ctx context.Context, zone, after string, limit int) (ma
 	if len(records) == 0 {
 		return nil, "", nil
 	}
-	sets, err := setsOf(records, provider.TXT, dnsname.Reverse)
+	sets, err := setsOf(records, provider.TXT, dns.Reverse)
 	if err != nil {
 		return nil, "", err
 	}
-	return sets, records[len(records)-1].Name, c.dropInner(ctx, dnsname.Fold(zone), sets)
+	return sets, records[len(records)-1].Name, c.dropInner(ctx, dns.Fold(zone), sets)
 }
 
 // dropInner removes the sets of names that belong to zones within the zone.
 func (c Client) dropInner(ctx context.Context, zone string, sets map[string]provider.RRset) error {
 	between := map[string]bool{}
 	for name := range sets {
-		for at := range dnsname.Ancestors(name) {
+		for at := range dns.Ancestors(name) {
 			if at == zone || between[at] {
 				break
 			}
@@ -204,7 +203,7 @@ func (c Client) dropInner(ctx context.Context, zone string, sets map[string]prov
 		return fault(err)
 	}
 	maps.DeleteFunc(sets, func(name string, _ provider.RRset) bool {
-		return !dnsname.Within(name, zone) || slices.ContainsFunc(inner, func(z Zone) bool { return dnsname.Within(name, z.Name) })
+		return !dns.Within(name, zone) || slices.ContainsFunc(inner, func(z Zone) bool { return dns.Within(name, z.Name) })
 	})
 	return nil
 }
@@ -287,7 +286,7 @@ func unfit(change provider.Change, key string, again bool) error {
 func decide(now []Record, keys []string, changes []provider.Change, errs []error) (add, remove []Record) {
 	type rrset struct {
 		key string
-		typ dnswire.Type
+		typ dns.Type
 	}
 	there := map[rrset]map[string]bool{}
 	for _, r := range now {
@@ -339,7 +338,7 @@ func fault(err error) error {
 
 // keyOf returns a name in the form that records have: folded, with the labels from the root on.
 func keyOf(name string) (string, error) {
-	wire, err := dnswire.ParseName(name)
+	wire, err := dns.ParseName(name)
 	if err != nil {
 		return "", &provider.Error{Kind: provider.Invalid, Err: err, Unmade: true}
 	}
@@ -347,9 +346,9 @@ func keyOf(name string) (string, error) {
 }
 
 // wireKey is keyOf for a name in wire form.
-func wireKey(name dnswire.Name) string {
+func wireKey(name dns.Name) string {
 	var labels []string
-	for n := name.Fold(); n != dnswire.Root; n = n.Parent() {
+	for n := name.Fold(); n != dns.Root; n = n.Parent() {
 		labels = append(labels, strings.TrimSuffix(strings.TrimSuffix(n.String(), n.Parent().String()), "."))
 	}
 	slices.Reverse(labels)
@@ -357,8 +356,8 @@ func wireKey(name dnswire.Name) string {
 }
 
 // above returns a name and all names above it except the root, without the final dot.
-func above(name dnswire.Name) (names []string) {
-	for ; name != dnswire.Root; name = name.Parent() {
+func above(name dns.Name) (names []string) {
+	for ; name != dns.Root; name = name.Parent() {
 		names = append(names, name.Bare())
 	}
 	return names

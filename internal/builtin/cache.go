@@ -12,9 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
-	"meshddns/internal/metrics"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/sqlite"
 )
@@ -91,7 +90,7 @@ func (c *Cache) Size() (names, octets int, complete bool) {
 }
 
 // WriteMetrics writes the cache's metrics.
-func (c *Cache) WriteMetrics(page *metrics.Page) {
+func (c *Cache) WriteMetrics(page *daemon.Page) {
 	names, octets, _ := c.Size()
 	page.Family("meshddns_dns_cached_names", "gauge", "Names of the built-in zones in memory; 0 while the database answers.")
 	page.Figure(uint64(names))
@@ -228,7 +227,7 @@ func (c *Cache) set(name string, ttl uint32) error {
 
 // setZone makes a name a zone, or no zone if served is false.
 func (c *Cache) setZone(z Zone, served bool) error {
-	name, err := dnswire.ParseName(z.Name)
+	name, err := dns.ParseName(z.Name)
 	if err != nil || name.Bare() != z.Name {
 		return nil // no query can ask for it
 	}
@@ -297,10 +296,10 @@ func (c *Cache) readAgain(ctx context.Context, names, zones []string) error {
 func (c *Cache) readZones(ctx context.Context, apexes map[string]bool, names []string) error {
 	asked := map[string]bool{}
 	for apex := range apexes {
-		asked[dnswire.Name(apex).Bare()] = true
+		asked[dns.Name(apex).Bare()] = true
 	}
 	for _, name := range names {
-		for at := range dnsname.Ancestors(name) {
+		for at := range dns.Ancestors(name) {
 			asked[at] = true
 		}
 	}
@@ -332,14 +331,14 @@ func appendWire(wire []byte, key string) (name []byte, ok bool) {
 	for rest, more := key, true; more; {
 		var label string
 		at := strings.LastIndexByte(rest, '.')
-		if label, more = rest[at+1:], at >= 0; label == "" || len(label) > dnsname.MaxLabel {
+		if label, more = rest[at+1:], at >= 0; label == "" || len(label) > dns.MaxLabel {
 			return wire, false
 		}
 		wire = append(append(wire, byte(len(label))), label...)
 		rest = rest[:max(at, 0)]
 	}
 	wire = append(wire, 0)
-	return wire, len(wire)-begin <= dnsname.MaxName+2
+	return wire, len(wire)-begin <= dns.MaxName+2
 }
 
 // appendEscaped is appendWire for a name with "\." or "\DDD" in a label.
@@ -354,6 +353,6 @@ func appendEscaped(wire []byte, key string) (name []byte, ok bool) {
 			at++ // the next octet belongs to the label, even if it is a dot
 		}
 	}
-	parsed, err := dnswire.ParseName(strings.Join(labels, "."))
+	parsed, err := dns.ParseName(strings.Join(labels, "."))
 	return append(wire, parsed...), err == nil && wireKey(parsed) == key
 }

@@ -7,7 +7,7 @@ import (
 	"encoding/hex"
 	"iter"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/sqlite"
 )
@@ -17,31 +17,31 @@ const selectZones = `SELECT zone FROM zone_serials z WHERE ` + served + ` ORDER 
 
 // readCatalog calls read with a version of the catalog zone, which lists the zones (RFC 9432). The label
 // of a zone stays the same, because another one tells secondaries to fetch the zone anew.
-func (t *Table) readCatalog(ctx context.Context, tx *sql.Tx, apex dnswire.Name, read func(nameserver.Version) error) error {
+func (t *Table) readCatalog(ctx context.Context, tx *sql.Tx, apex dns.Name, read func(nameserver.Version) error) error {
 	serial, err := selectSerial(ctx, tx, t.catalog)
 	if err != nil {
 		return err
 	}
-	records := func(yield func(dnswire.RR, error) bool) {
-		invalid, _ := dnswire.ParseName("invalid")
-		fixed := []dnswire.RR{
-			{Name: apex, Type: dnswire.TypeNS, Data: []byte(invalid)},
-			{Name: under(apex, "version"), Type: dnswire.TypeTXT, Data: dnswire.TXTData([]string{"2"})},
+	records := func(yield func(dns.RR, error) bool) {
+		invalid, _ := dns.ParseName("invalid")
+		fixed := []dns.RR{
+			{Name: apex, Type: dns.TypeNS, Data: []byte(invalid)},
+			{Name: under(apex, "version"), Type: dns.TypeTXT, Data: dns.TXTData([]string{"2"})},
 		}
 		zones, err := sqlite.Collect(ctx, tx, sqlite.Text, selectZones)
 		for _, zone := range zones {
-			if name, unfit := dnswire.ParseName(zone); unfit == nil {
+			if name, unfit := dns.ParseName(zone); unfit == nil {
 				label := sha256.Sum256([]byte(name))
-				fixed = append(fixed, dnswire.RR{Name: under(apex, hex.EncodeToString(label[:16]), "zones"), Type: dnswire.TypePTR, Data: []byte(name)})
+				fixed = append(fixed, dns.RR{Name: under(apex, hex.EncodeToString(label[:16]), "zones"), Type: dns.TypePTR, Data: []byte(name)})
 			}
 		}
 		for _, rr := range fixed {
-			if rr.Class = dnswire.ClassIN; !yield(rr, nil) {
+			if rr.Class = dns.ClassIN; !yield(rr, nil) {
 				return
 			}
 		}
 		if err != nil {
-			yield(dnswire.RR{}, err)
+			yield(dns.RR{}, err)
 		}
 	}
 	unknown := func(uint32, bool) (iter.Seq2[nameserver.Change, error], error) { return nil, nil }
@@ -49,12 +49,12 @@ func (t *Table) readCatalog(ctx context.Context, tx *sql.Tx, apex dnswire.Name, 
 }
 
 // under returns a name below an apex.
-func under(apex dnswire.Name, labels ...string) dnswire.Name {
+func under(apex dns.Name, labels ...string) dns.Name {
 	var name []byte
 	for _, label := range labels {
 		name = append(append(name, byte(len(label))), label...)
 	}
-	return dnswire.Name(name) + apex
+	return dns.Name(name) + apex
 }
 
 func selectSerial(ctx context.Context, q sqlite.Queryer, zone string) (serial uint32, err error) {
@@ -65,7 +65,7 @@ func selectSerial(ctx context.Context, q sqlite.Queryer, zone string) (serial ui
 // Announced are the zones as secondaries are told of them.
 type Announced struct {
 	*Table
-	SOARecord func(apex dnswire.Name, serial uint32) dnswire.RR
+	SOARecord func(apex dns.Name, serial uint32) dns.RR
 }
 
 // All returns the zones and their serials.
@@ -92,8 +92,8 @@ func (a Announced) All(ctx context.Context) (map[string]uint32, error) {
 }
 
 // SOA returns the SOA record of a zone, and its serial; ok is false if there is no such zone.
-func (a Announced) SOA(ctx context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error) {
-	apex, unfit := dnswire.ParseName(zone)
+func (a Announced) SOA(ctx context.Context, zone string) (soa dns.RR, serial uint32, ok bool, err error) {
+	apex, unfit := dns.ParseName(zone)
 	zones, err := a.BuiltinZones(ctx, []string{zone})
 	if err != nil || unfit != nil || len(zones) == 0 && (zone != a.catalog || zone == "") {
 		return soa, 0, false, err

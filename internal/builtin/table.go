@@ -13,8 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
 )
@@ -171,7 +170,7 @@ func (t *Table) end(ctx context.Context, tx *sql.Tx, change ZoneChange) error {
 func zonesOf(ctx context.Context, tx *sql.Tx, names []string) (map[string]string, error) {
 	above := map[string]bool{}
 	for _, name := range names {
-		for at := range dnsname.Ancestors(name) {
+		for at := range dns.Ancestors(name) {
 			above[at] = true
 		}
 	}
@@ -185,7 +184,7 @@ func zonesOf(ctx context.Context, tx *sql.Tx, names []string) (map[string]string
 	}
 	around := map[string]string{}
 	for _, name := range names {
-		for at := range dnsname.Ancestors(name) {
+		for at := range dns.Ancestors(name) {
 			if above[at] {
 				around[name] = at
 				break
@@ -197,7 +196,7 @@ func zonesOf(ctx context.Context, tx *sql.Tx, names []string) (map[string]string
 
 // newSerials gives new serials to a zone, to the zone around it, and to the catalog.
 func (t *Table) newSerials(ctx context.Context, tx *sql.Tx, zone string) error {
-	around, err := zonesOf(ctx, tx, []string{dnsname.Parent(zone)})
+	around, err := zonesOf(ctx, tx, []string{dns.Parent(zone)})
 	if err != nil {
 		return err
 	}
@@ -224,7 +223,7 @@ func (t *Table) newSerial(ctx context.Context, tx *sql.Tx, zone string) (before,
 	}
 	after = NextSerial(before, t.now())
 	_, err = tx.ExecContext(ctx, `
-		INSERT INTO zone_serials (zone, zone_key, serial) VALUES (?, ?, ?) ON CONFLICT (zone) DO UPDATE SET serial = excluded.serial`, zone, dnsname.Reverse(zone), after)
+		INSERT INTO zone_serials (zone, zone_key, serial) VALUES (?, ?, ?) ON CONFLICT (zone) DO UPDATE SET serial = excluded.serial`, zone, dns.Reverse(zone), after)
 	sqlite.Touch(ctx, Moved{zone, after})
 	return before, after, err
 }
@@ -288,7 +287,7 @@ func eachRecord(page string, each func(Stored) error) error {
 		if err := errors.Join(typeErr, ttlErr, sizeErr); err != nil || int(size) > len(page) {
 			return cmp.Or(err, errors.New("a page of zone records is cut"))
 		}
-		if err := each(Stored{Name: text[0], Type: dnswire.Type(number), Data: page[:size], TTL: uint32(ttl)}); err != nil {
+		if err := each(Stored{Name: text[0], Type: dns.Type(number), Data: page[:size], TTL: uint32(ttl)}); err != nil {
 			return err
 		}
 		page = page[size:]
@@ -389,14 +388,14 @@ func addRecords(ctx context.Context, tx *sql.Tx, records []Record) (added []Reco
 func (t *Table) moveZones(ctx context.Context, tx *sql.Tx, names []string, removed, added []Record) error {
 	var usual []string
 	for _, name := range names {
-		usual = append(usual, dnsname.Reverse(name))
+		usual = append(usual, dns.Reverse(name))
 	}
 	zones, err := zonesOf(ctx, tx, usual)
 	if err != nil {
 		return err
 	}
 	of := func(zone string, all []Record) []Record {
-		return slices.DeleteFunc(slices.Clone(all), func(r Record) bool { return zones[dnsname.Reverse(r.Name)] != zone })
+		return slices.DeleteFunc(slices.Clone(all), func(r Record) bool { return zones[dns.Reverse(r.Name)] != zone })
 	}
 	for _, zone := range slices.Compact(slices.Sorted(maps.Values(zones))) {
 		before, after, err := t.newSerial(ctx, tx, zone)

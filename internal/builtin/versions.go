@@ -10,15 +10,14 @@ import (
 	"strings"
 	"sync"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/sqlite"
 )
 
 // Version calls read with one version of a zone: what one read transaction sees. The WAL grows until
 // read returns.
-func (t *Table) Version(ctx context.Context, apex dnswire.Name, read func(nameserver.Version) error) error {
+func (t *Table) Version(ctx context.Context, apex dns.Name, read func(nameserver.Version) error) error {
 	tx, err := t.db.Snapshots.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return err
@@ -80,9 +79,9 @@ func (v *version) innerAt(name string) string {
 }
 
 // apexes returns the apexes of the inner zones that lie in no other one.
-func (v *version) apexes() (all []dnswire.Name) {
+func (v *version) apexes() (all []dns.Name) {
 	for _, key := range slices.Sorted(maps.Keys(v.inner)) {
-		name, err := dnswire.ParseName(dnsname.Reverse(key))
+		name, err := dns.ParseName(dns.Reverse(key))
 		if err == nil && v.innerAt(key) == key {
 			all = append(all, name)
 		}
@@ -94,7 +93,7 @@ func (v *version) apexes() (all []dnswire.Name) {
 const versionPage = 1000
 
 // records yields the records of the zone, without those of inner zones.
-func (v *version) records(yield func(dnswire.RR, error) bool) {
+func (v *version) records(yield func(dns.RR, error) bool) {
 	stop := errors.New("the caller has enough")
 	var owner, data []byte
 	take := func(r Stored) (err error) {
@@ -103,7 +102,7 @@ func (v *version) records(yield func(dnswire.RR, error) bool) {
 			return nil // no query can ask for it, or not here
 		}
 		data = append(data[:0], r.Data...)
-		rr := dnswire.RR{Name: dnswire.Name(owner), Type: r.Type, Class: dnswire.ClassIN, TTL: r.TTL, Data: data}
+		rr := dns.RR{Name: dns.Name(owner), Type: r.Type, Class: dns.ClassIN, TTL: r.TTL, Data: data}
 		if !yield(rr, nil) {
 			err = stop
 		}
@@ -117,7 +116,7 @@ func (v *version) records(yield func(dnswire.RR, error) bool) {
 		err = v.pages(func(page string) error { return eachRecord(page, take) })
 	}
 	if err != nil && err != stop {
-		yield(dnswire.RR{}, err)
+		yield(dns.RR{}, err)
 	}
 }
 
@@ -177,7 +176,7 @@ func writeJournal(ctx context.Context, tx *sql.Tx, zone string, before, after ui
 // it has. The database may be a restored one: then the versions that it will make are not those that a
 // secondary has under the same serials. A secondary that has the version before gets an empty change, but
 // the whole zone if the server has other names than at the last start.
-func (t *Table) Renew(ctx context.Context, names []dnswire.Name) error {
+func (t *Table) Renew(ctx context.Context, names []dns.Name) error {
 	if !t.journal() {
 		return nil
 	}
@@ -187,7 +186,7 @@ func (t *Table) Renew(ctx context.Context, names []dnswire.Name) error {
 	}
 	now := uint32(t.now().Unix())
 	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, zone_key, serial) SELECT ?1, ?2, 1 WHERE ?1 <> '' ON CONFLICT DO NOTHING`, t.catalog, dnsname.Reverse(t.catalog))
+		_, err := tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, zone_key, serial) SELECT ?1, ?2, 1 WHERE ?1 <> '' ON CONFLICT DO NOTHING`, t.catalog, dns.Reverse(t.catalog))
 		if err != nil {
 			return err
 		}
@@ -284,7 +283,7 @@ func packRecords(records []Record) []byte {
 	packed := []byte{}
 	for _, r := range records {
 		if owner, ok := appendWire(nil, r.Name); ok {
-			packed = dnswire.AppendRR(packed, dnswire.RR{Name: dnswire.Name(owner), Type: r.Type, Class: dnswire.ClassIN, TTL: r.TTL, Data: r.Data})
+			packed = dns.AppendRR(packed, dns.RR{Name: dns.Name(owner), Type: r.Type, Class: dns.ClassIN, TTL: r.TTL, Data: r.Data})
 		}
 	}
 	return packed
@@ -336,9 +335,9 @@ func scanChange(row sqlite.Scanner) (c nameserver.Change, err error) {
 	if err := row.Scan(&c.Before, &c.After, &removed, &added); err != nil {
 		return c, err
 	}
-	if c.Removed, err = dnswire.ParseRRs(removed); err != nil {
+	if c.Removed, err = dns.ParseRRs(removed); err != nil {
 		return c, err
 	}
-	c.Added, err = dnswire.ParseRRs(added)
+	c.Added, err = dns.ParseRRs(added)
 	return c, err
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/provider"
 	"meshddns/test/support"
@@ -27,7 +27,7 @@ const (
 
 // peers is one peer with a key, which may transfer all zones.
 type peers struct {
-	key     dnswire.Key
+	key     dns.Key
 	mu      sync.Mutex
 	fetched map[string]uint32 // by zone
 	has     map[uint32]bool   // versions that it has got; nil: the last one
@@ -35,24 +35,24 @@ type peers struct {
 
 func newPeers(t testing.TB) *peers {
 	t.Helper()
-	key, err := dnswire.ParseKey(peerName, peerSecret)
+	key, err := dns.ParseKey(peerName, peerSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &peers{key: key, fetched: map[string]uint32{}}
 }
 
-func (p *peers) Key(name dnswire.Name) (dnswire.Key, bool) { return p.key, name == p.key.Name }
+func (p *peers) Key(name dns.Name) (dns.Key, bool) { return p.key, name == p.key.Name }
 
-func (p *peers) May(_ netip.Addr, key, _ dnswire.Name) bool { return key == p.key.Name }
+func (p *peers) May(_ netip.Addr, key, _ dns.Name) bool { return key == p.key.Name }
 
-func (p *peers) Fetched(_ netip.Addr, _, apex dnswire.Name, serial uint32) {
+func (p *peers) Fetched(_ netip.Addr, _, apex dns.Name, serial uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fetched[apex.String()] = serial
 }
 
-func (p *peers) Names(_ netip.Addr, _, apex dnswire.Name, serial uint32) bool {
+func (p *peers) Names(_ netip.Addr, _, apex dns.Name, serial uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.has[serial] || p.has == nil && p.fetched[apex.String()] == serial
@@ -69,33 +69,33 @@ func (p *peers) gets(t testing.TB, apex string, serial uint32) {
 }
 
 // transfer asks for a zone, or for the changes since a serial, and gives the records of the answer.
-func (p *peers) transfer(t testing.TB, server, zone string, since ...uint32) (all []dnswire.RR) {
+func (p *peers) transfer(t testing.TB, server, zone string, since ...uint32) (all []dns.RR) {
 	t.Helper()
-	apex, err := dnswire.ParseName(zone)
+	apex, err := dns.ParseName(zone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := dnswire.Message{ID: 4711, Questions: []dnswire.Question{{Name: apex, Type: dnswire.TypeAXFR, Class: dnswire.ClassIN}}}
+	q := dns.Message{ID: 4711, Questions: []dns.Question{{Name: apex, Type: dns.TypeAXFR, Class: dns.ClassIN}}}
 	if len(since) > 0 {
-		q.Questions[0].Type = dnswire.TypeIXFR
-		soa := dnswire.SOA{MName: dnswire.Root, RName: dnswire.Root, Serial: since[0]}
-		q.Authority = []dnswire.RR{{Name: apex, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, Data: soa.Data()}}
+		q.Questions[0].Type = dns.TypeIXFR
+		soa := dns.SOA{MName: dns.Root, RName: dns.Root, Serial: since[0]}
+		q.Authority = []dns.RR{{Name: apex, Type: dns.TypeSOA, Class: dns.ClassIN, Data: soa.Data()}}
 	}
 	request, mac := p.key.Sign(q.Pack(), time.Now())
 	stream := p.key.Stream(mac)
 	ctx, cancel := context.WithTimeout(t.Context(), support.Limit)
 	defer cancel()
-	err = dnswire.Transfer(ctx, server, request, func(answer []byte) (last bool, err error) {
+	err = dns.Transfer(ctx, server, request, func(answer []byte) (last bool, err error) {
 		if proven, err := stream.Verify(answer, time.Now()); err != nil || !proven {
 			return false, fmt.Errorf("proven %v: %w", proven, err)
 		}
-		m, err := dnswire.Parse(answer)
-		if err != nil || m.Rcode != dnswire.RcodeSuccess {
+		m, err := dns.ParseMessage(answer)
+		if err != nil || m.Rcode != dns.RcodeSuccess {
 			return false, fmt.Errorf("%v: %w", m.Rcode, err)
 		}
 		all = append(all, m.Answers...)
 		end := len(all) - 1
-		return end > 0 && all[end].Type == dnswire.TypeSOA && slices.Equal(all[0].Data, all[end].Data) && !open(all) || len(since) > 0 && end == 0, nil
+		return end > 0 && all[end].Type == dns.TypeSOA && slices.Equal(all[0].Data, all[end].Data) && !open(all) || len(since) > 0 && end == 0, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -105,20 +105,20 @@ func (p *peers) transfer(t testing.TB, server, zone string, since ...uint32) (al
 
 // open reports whether changes begin with the last record: the new SOA stands at the begin, as the
 // version after the last change, and at the end.
-func open(all []dnswire.RR) bool {
+func open(all []dns.RR) bool {
 	count := 0
 	for _, rr := range all {
-		if rr.Type == dnswire.TypeSOA && slices.Equal(rr.Data, all[0].Data) {
+		if rr.Type == dns.TypeSOA && slices.Equal(rr.Data, all[0].Data) {
 			count++
 		}
 	}
-	return len(all) > 1 && all[1].Type == dnswire.TypeSOA && count < 3
+	return len(all) > 1 && all[1].Type == dns.TypeSOA && count < 3
 }
 
 // zoneText is a zone as lines, without its SOA.
-func zoneText(all []dnswire.RR) (lines []string) {
+func zoneText(all []dns.RR) (lines []string) {
 	for _, rr := range all {
-		if rr.Type != dnswire.TypeSOA {
+		if rr.Type != dns.TypeSOA {
 			lines = append(lines, fmt.Sprintf("%s %d %d %q", rr.Name, rr.TTL, rr.Type, rr.Data))
 		}
 	}
@@ -127,20 +127,20 @@ func zoneText(all []dnswire.RR) (lines []string) {
 }
 
 // apply makes the changes of an answer, and gives the zone after them.
-func apply(t testing.TB, zone []string, answer []dnswire.RR) []string {
+func apply(t testing.TB, zone []string, answer []dns.RR) []string {
 	t.Helper()
 	if len(answer) == 1 {
 		return zone
 	}
-	if answer[1].Type != dnswire.TypeSOA {
+	if answer[1].Type != dns.TypeSOA {
 		return zoneText(answer)
 	}
 	zone = slices.Clone(zone)
 	adding := true // turned by each SOA
 	for _, rr := range answer[1 : len(answer)-1] {
-		line := zoneText([]dnswire.RR{rr})
+		line := zoneText([]dns.RR{rr})
 		switch {
-		case rr.Type == dnswire.TypeSOA:
+		case rr.Type == dns.TypeSOA:
 			adding = !adding
 		case adding:
 			zone = append(zone, line...)
@@ -206,7 +206,7 @@ func TestTransfers(t *testing.T) {
 	if answer := p.transfer(t, server, "example.com", serial+1); len(answer) != 1 {
 		t.Errorf("a later serial gets %d records", len(answer))
 	}
-	if answer := p.transfer(t, server, "example.com", serial-1<<30); len(answer) < 3 || answer[1].Type == dnswire.TypeSOA {
+	if answer := p.transfer(t, server, "example.com", serial-1<<30); len(answer) < 3 || answer[1].Type == dns.TypeSOA {
 		t.Errorf("an unknown serial does not get the zone: %d records", len(answer))
 	}
 }
@@ -222,14 +222,14 @@ func TestRenew(t *testing.T) {
 	whole := func(what string, since uint32, want bool) uint32 {
 		t.Helper()
 		answer := p.transfer(t, server, "example.com", since)
-		if is := len(answer) > 1 && answer[1].Type != dnswire.TypeSOA; is != want {
+		if is := len(answer) > 1 && answer[1].Type != dns.TypeSOA; is != want {
 			t.Errorf("%s: whole is %v, want %v: %d records", what, is, want, len(answer))
 		}
 		return serialOf(t, answer[0])
 	}
 	w.exec(`UPDATE zone_serials SET serial = serial - 1000`)
 	backup := serialOf(t, p.transfer(t, server, "example.com")[0])
-	hosts := func(names ...dnswire.Name) {
+	hosts := func(names ...dns.Name) {
 		t.Helper()
 		if err := w.table.Renew(t.Context(), names); err != nil {
 			t.Fatal(err)
@@ -289,7 +289,7 @@ func TestJournalIsBounded(t *testing.T) {
 	if answer := p.transfer(t, server, "example.com", second); len(answer) != 2+3*kept {
 		t.Errorf("the last %d changes are %d records", kept, len(answer))
 	}
-	if answer := p.transfer(t, server, "example.com", first); answer[1].Type == dnswire.TypeSOA {
+	if answer := p.transfer(t, server, "example.com", first); answer[1].Type == dns.TypeSOA {
 		t.Error("a change that is not kept any more was sent")
 	}
 	var rows int
@@ -342,10 +342,10 @@ func TestIdleJournalIsBounded(t *testing.T) {
 		t.Errorf("%d rows of a zone that is gone, %d of the catalog", gone, catalog)
 	}
 	first := len(serials) - kept
-	if answer := p.transfer(t, server, "example.com", serials[first]); answer[1].Type != dnswire.TypeSOA {
+	if answer := p.transfer(t, server, "example.com", serials[first]); answer[1].Type != dns.TypeSOA {
 		t.Error("a peer that has missed what is kept gets the whole zone")
 	}
-	if answer := p.transfer(t, server, "example.com", serials[first-1]); answer[1].Type == dnswire.TypeSOA {
+	if answer := p.transfer(t, server, "example.com", serials[first-1]); answer[1].Type == dns.TypeSOA {
 		t.Error("a peer gets the changes since a version that is not kept")
 	}
 }
@@ -360,11 +360,11 @@ func TestCachedSerials(t *testing.T) {
 		},
 	} {
 		b.zone("example.com")
-		before := serialOf(t, b.same("example.com", dnswire.TypeSOA).Answers[0])
+		before := serialOf(t, b.same("example.com", dns.TypeSOA).Answers[0])
 		if err := move(); err != nil {
 			t.Fatal(err)
 		}
-		if after := serialOf(t, b.same("example.com", dnswire.TypeSOA).Answers[0]); int32(after-before) <= 0 {
+		if after := serialOf(t, b.same("example.com", dns.TypeSOA).Answers[0]); int32(after-before) <= 0 {
 			t.Errorf("%s: serial %d after %d", what, after, before)
 		}
 	}
@@ -427,7 +427,7 @@ func TestCatalogIsNoZone(t *testing.T) {
 func TestCatalog(t *testing.T) {
 	w := newWorld(t)
 	w.zone("example.com")
-	if err := w.table.Version(t.Context(), dnswire.Root, func(nameserver.Version) error { return nil }); err != nameserver.ErrNoZone {
+	if err := w.table.Version(t.Context(), dns.Root, func(nameserver.Version) error { return nil }); err != nameserver.ErrNoZone {
 		t.Errorf("the root without a catalog: %v", err)
 	}
 	w.name("catalog.invalid") // its zones are older
@@ -457,9 +457,9 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-func serialOf(t testing.TB, rr dnswire.RR) uint32 {
+func serialOf(t testing.TB, rr dns.RR) uint32 {
 	t.Helper()
-	soa, err := dnswire.ParseSOA(rr)
+	soa, err := dns.ParseSOA(rr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,7 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/provider"
 	"meshddns/internal/sqlite"
@@ -85,7 +84,7 @@ func (w *world) listen(zones builtin.Zones, peers ...nameserver.Peers) string {
 	c := nameserver.Config{Addresses: []string{"127.0.0.1:0"}}
 	if len(peers) > 0 {
 		c.Peers, c.Versions = peers[0], w.table
-		c.Catalog, _ = dnswire.ParseName(w.catalog)
+		c.Catalog, _ = dns.ParseName(w.catalog)
 	}
 	server, err := nameserver.Listen(c, zones, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -135,7 +134,7 @@ func (w *world) putService(id, zone, provider string) error {
 		if err == nil && zone != "" {
 			_, err = tx.Exec(`
 				INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, created_at, updated_at)
-				VALUES (?1, '', '{}', ?2, ?2, ?3, ?4, '[]', '', '')`, id, zone, dnsname.Reverse(zone), provider)
+				VALUES (?1, '', '{}', ?2, ?2, ?3, ?4, '[]', '', '')`, id, zone, dns.Reverse(zone), provider)
 		}
 		return err
 	})
@@ -164,9 +163,9 @@ func (w *world) zone(name string) {
 // foreign adds a value that no client has added.
 func (w *world) foreign(name string, value provider.Value) {
 	w.t.Helper()
-	w.exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, 120)`, key(name), dnswire.TXTData(value))
+	w.exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, 120)`, key(name), dns.TXTData(value))
 	w.changed(sqlite.Notice{builtin.Changed{Records: []string{key(name)}}})
 }
 
 // key is a name as the zones have it: folded, labels from the root.
-func key(name string) string { return dnsname.Reverse(dnsname.Fold(name)) }
+func key(name string) string { return dns.Reverse(dns.Fold(name)) }

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/nameserver"
 )
 
@@ -41,11 +41,11 @@ func (z Zones) Look(ctx context.Context, name, buffer []byte) (nameserver.Found,
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nameserver.AnswerTime)
 	defer cancel()
-	return look(ctx, z.Store, dnswire.Name(name), buffer)
+	return look(ctx, z.Store, dns.Name(name), buffer)
 }
 
 // look reads the data at a name from the database.
-func look(ctx context.Context, store Store, name dnswire.Name, buffer []byte) (found nameserver.Found, err error) {
+func look(ctx context.Context, store Store, name dns.Name, buffer []byte) (found nameserver.Found, err error) {
 	found.Records = buffer
 	names := above(name)
 	zones, err := store.BuiltinZones(ctx, names)
@@ -87,7 +87,7 @@ func pack(records []Record, buffer []byte) (ttl uint32, packed []byte) {
 }
 
 // appendRecord appends a record in the form of nameserver.Found.
-func appendRecord[data string | []byte](buffer []byte, t dnswire.Type, rdata data) []byte {
+func appendRecord[data string | []byte](buffer []byte, t dns.Type, rdata data) []byte {
 	buffer = binary.BigEndian.AppendUint16(buffer, uint16(t))
 	return append(binary.BigEndian.AppendUint16(buffer, uint16(len(rdata))), rdata...)
 }

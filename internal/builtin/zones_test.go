@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/nameserver"
 )
 
@@ -57,7 +57,7 @@ func TestLookIsBounded(t *testing.T) {
 // Names as records have them are names in wire form and back.
 func TestAppendWire(t *testing.T) {
 	for _, name := range []string{"com", "_mesh.office.example.com", `a\.b.example.com`, `\000\255\\.x`, strings.Repeat("a.", 126) + "b"} {
-		wire, err := dnswire.ParseName(name)
+		wire, err := dns.ParseName(name)
 		if err != nil {
 			t.Fatal(err)
 		}

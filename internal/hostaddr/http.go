@@ -4,10 +4,10 @@ import (
 	"net/http"
 	"slices"
 
-	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // shownSource is a source in an answer.
@@ -21,8 +21,8 @@ type shownSource struct {
 }
 
 // List answers with the sources: ipv4 and ipv6 of the flags of these names, then the named ones.
-func (b *Book) List(r *http.Request) (envelope.Reply, error) {
-	return envelope.Reply{Data: b.shown(envelope.Language(r))}, nil
+func (b *Book) List(r *http.Request) (web.Reply, error) {
+	return web.Reply{Data: b.shown(web.Language(r))}, nil
 }
 
 func (b *Book) shown(language msg.Language) (all []shownSource) {

@@ -9,12 +9,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sort"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"meshddns/internal/msg"
-	"meshddns/internal/order"
 )
 
 // autoAddr returns the preferred public address of the default route's interface.
@@ -189,7 +189,7 @@ func parseInet6(r io.Reader, name string) (addrs []netip.Addr, err error) {
 			addrs = append(addrs, a)
 		}
 	}
-	order.By(addrs, netip.Addr.Compare)
+	sort.SliceStable(addrs, func(i, j int) bool { return addrs[i].Less(addrs[j]) })
 	return addrs, lines.Err()
 }
 

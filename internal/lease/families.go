@@ -36,8 +36,8 @@ func familyOf(endpoint string) Family {
 	if err != nil {
 		return IPv4 // a row of an older program
 	}
-	if address, err := netip.ParseAddr(u.Hostname()); err == nil && address.Unmap().Is6() {
-		return IPv6
+	if address, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return familyOfAddress(address.Unmap())
 	}
 	return IPv4
 }

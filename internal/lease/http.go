@@ -5,10 +5,9 @@ import (
 	"time"
 
 	"meshddns/internal/answers"
-	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
-	"meshddns/internal/replay"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // shown is a lease in an answer.
@@ -42,33 +41,33 @@ func Shown(at time.Time) string {
 }
 
 // List answers with the leases of a usage.
-func (t *Table) List(r *http.Request) (envelope.Reply, error) {
+func (t *Table) List(r *http.Request) (web.Reply, error) {
 	leases, err := t.OfUsage(r.Context(), r.PathValue("id"))
 	all := []shown{}
 	for _, l := range leases {
 		all = append(all, t.show(l))
 	}
-	return envelope.Reply{Data: all}, err
+	return web.Reply{Data: all}, err
 }
 
 // Post makes a lease. Only this answer has its token, unless the request has an Idempotency-Key.
-func (t *Table) Post(r *http.Request) (envelope.Reply, error) {
-	flags, err := envelope.Flags(r, "replace")
+func (t *Table) Post(r *http.Request) (web.Reply, error) {
+	flags, err := web.Flags(r, "replace")
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	key, err := replay.KeyOf(r)
+	key, err := answers.ReplayKeyOf(r)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	var b body
-	given, err := envelope.DecodeMembers(r, &b)
+	given, err := web.DecodeMembers(r, &b)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	rules, err := b.rules()
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	c := Creation{Usage: r.PathValue("id"), Rules: rules, Replace: flags["replace"]}
 	if again := key(); again != nil {
@@ -76,18 +75,18 @@ func (t *Table) Post(r *http.Request) (envelope.Reply, error) {
 	}
 	l, token, repeated, err := t.Create(r.Context(), c)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.LeaseCreated, ID: l.ID, Replayed: repeated, Data: struct {
+	return web.Reply{Message: msg.LeaseCreated, ID: l.ID, Replayed: repeated, Data: struct {
 		ID        string   `json:"id"`
 		Slot      string   `json:"slot"`
 		Token     Token    `json:"token"`
 		ExpiresAt string   `json:"expires_at"`
 		Warnings  []string `json:"warnings,omitempty"`
-	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), answers.WarningTexts(answers.WarnMembers(given, members), envelope.Language(r))}}, nil
+	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), answers.WarningTexts(answers.WarnMembers(given, members), web.Language(r))}}, nil
 }
 
 // Remove ends a lease.
-func (t *Table) Remove(r *http.Request) (envelope.Reply, error) {
-	return envelope.Reply{Message: msg.LeaseEnded}, t.Delete(r.Context(), r.PathValue("id"), r.PathValue("lease"))
+func (t *Table) Remove(r *http.Request) (web.Reply, error) {
+	return web.Reply{Message: msg.LeaseEnded}, t.Delete(r.Context(), r.PathValue("id"), r.PathValue("lease"))
 }

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/answers"
 	"meshddns/internal/msg"
-	"meshddns/internal/replay"
 )
 
 // TestPostWarns: a misspelled member is told, because the lease permits more than was meant.
@@ -261,7 +261,7 @@ func TestRepeatedPost(t *testing.T) {
 	}
 	const path, body = "/usages/u1/leases", `{"slot":"a","ttl":60}`
 	first, _, _ := post(path, body, "order 1")
-	w.at = w.at.Add(replay.Kept - time.Second)
+	w.at = w.at.Add(answers.ReplaysKept - time.Second)
 	w.restart()
 	again, status, _ := post(path, body, "order 1")
 	if status != 200 || again.Data.ID != first.Data.ID || again.Data.Token == first.Data.Token {

@@ -1,6 +1,7 @@
 // Package lease keeps the rights of nodes to renew endpoints. A lease is the right to one slot of one
 // usage: its token changes the endpoints of the slot and nothing else. The package has the rules, the
-// SQL of the table leases, the expiry, and the calls of the administrator.
+// SQL of the table leases, the expiry, the calls of the administrator, and the listener on which nodes
+// renew.
 package lease
 
 import (
@@ -16,9 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/events"
-	"meshddns/internal/format"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -128,7 +128,7 @@ func (b body) rules() (r Rules, err error) {
 		return r, msg.Refuse(msg.LeaseTTL, int64(minTTL/time.Second), int64(maxTTL/time.Second))
 	case len(b.Schemes) > maxEntries || slices.ContainsFunc(b.Schemes, func(s string) bool { return !isScheme(s) }):
 		return r, msg.Refuse(msg.LeaseSchemes, maxEntries)
-	case b.PeerID != "" && !format.IsPeerID(b.PeerID):
+	case b.PeerID != "" && !mesh.IsPeerID(b.PeerID):
 		return r, msg.Refuse(msg.LeasePeerID)
 	case len(b.CIDRs) > maxEntries:
 		return r, msg.Refuse(msg.LeaseCIDRs, "", maxEntries)
@@ -234,7 +234,7 @@ func (r Rules) ranges() []string {
 // Has reports whether a host name is the lease's: the record name of its usage, with or without its
 // first label, in any letter case.
 func (l Lease) Has(host string) bool {
-	name := dnsname.Parse(host)
+	name := dns.Parse(host)
 	return name != "" && (name == l.Name || mesh.Label+"."+name == l.Name)
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/format"
+	"meshddns/internal/mesh"
 	"meshddns/internal/sqlite"
 )
 
@@ -40,9 +40,9 @@ func (w *world) fill(leases int, formats ...string) (token Token) {
 
 // mostFormats returns as many formats as a usage may have.
 func mostFormats() []string {
-	all := []string{format.Mesh1, format.Address, format.HostPort, format.IP4P, format.EasyTierSRV}
-	for i := range format.MaxFormats - len(all) {
-		all = append(all, fmt.Sprintf("%s_s%d._tcp", format.SRV, i))
+	all := []string{mesh.Mesh1, mesh.Address, mesh.HostPort, mesh.IP4P, mesh.EasyTierSRV}
+	for i := range mesh.MaxFormats - len(all) {
+		all = append(all, fmt.Sprintf("%s_s%d._tcp", mesh.SRV, i))
 	}
 	return all
 }
@@ -72,9 +72,9 @@ func TestRenewAtTheLimits(t *testing.T) {
 		change := w.changing(w.fill(leases, formats...))
 		return testing.AllocsPerRun(3, func() { change() })
 	}
-	one, all := work(MaxLeases, format.Mesh1), work(MaxLeases, mostFormats()...)
+	one, all := work(MaxLeases, mesh.Mesh1), work(MaxLeases, mostFormats()...)
 	if all > 1.1*one {
-		t.Errorf("%.0f allocations in %d formats, %.0f in one", all, format.MaxFormats, one)
+		t.Errorf("%.0f allocations in %d formats, %.0f in one", all, mesh.MaxFormats, one)
 	}
 	if few := work(1, mostFormats()...); all-few > 40*MaxLeases {
 		t.Errorf("%.0f allocations beside %d leases, %.0f beside none", all, MaxLeases-1, few)

@@ -9,15 +9,14 @@ import (
 	"slices"
 	"time"
 
+	"meshddns/internal/answers"
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
-	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/replay"
 	"meshddns/internal/sqlite"
-	"meshddns/internal/tasks"
 )
 
 // Table is the stored leases and the time that each has left.
@@ -25,17 +24,17 @@ type Table struct {
 	db        *sqlite.Database
 	ledger    *ledger.Ledger
 	events    *events.Log
-	replays   *replay.Table
+	replays   *answers.Replays
 	reachable func(context.Context) (ok, known bool)
 	now       func() time.Time
 	newID     func() (string, error)
 	log       *slog.Logger
 
 	clocks   clocks
-	unnoted  tasks.Fault // of storing the times of renewals
-	fault    tasks.Fault // of ending leases
-	renewals metrics.Counter
-	refused  metrics.Counter
+	unnoted  daemon.Fault // of storing the times of renewals
+	fault    daemon.Fault // of ending leases
+	renewals daemon.Counter
+	refused  daemon.Counter
 }
 
 // Config has the parts of a Table.
@@ -43,7 +42,7 @@ type Config struct {
 	Database *sqlite.Database
 	Ledger   *ledger.Ledger
 	Events   *events.Log
-	Replays  *replay.Table
+	Replays  *answers.Replays
 	// Reachable reports whether a control outside of this host answers; known is false without one.
 	// nil: there is no control.
 	Reachable func(context.Context) (ok, known bool)
@@ -120,8 +119,8 @@ func selectUsage(ctx context.Context, q sqlite.Queryer, id string) (l Lease, err
 type Creation struct {
 	Usage   string
 	Rules   Rules
-	Replace bool        // the lease that the slot has ends
-	Again   *replay.Key // of a request that the client may repeat; nil for none
+	Replace bool               // the lease that the slot has ends
+	Again   *answers.ReplayKey // of a request that the client may repeat; nil for none
 }
 
 // Create makes a lease for a slot of a usage, and returns it with its token. A repeated request gives
@@ -343,11 +342,11 @@ func shownAddr(a netip.Addr) string {
 	return a.String()
 }
 
-func changedLabel(changed bool) metrics.Label {
+func changedLabel(changed bool) daemon.Label {
 	if changed {
-		return metrics.Label{Name: "result", Value: "changed"}
+		return daemon.Label{Name: "result", Value: "changed"}
 	}
-	return metrics.Label{Name: "result", Value: "unchanged"}
+	return daemon.Label{Name: "result", Value: "unchanged"}
 }
 
 // count counts a renewal or its refusal.
@@ -365,5 +364,5 @@ func (t *Table) count(r Renewal, err error) {
 	if refusal, ok := errors.AsType[sqlite.Refusal](err); ok {
 		reason = string(refusal)
 	}
-	t.refused.Add(1, metrics.Label{Name: "reason", Value: reason})
+	t.refused.Add(1, daemon.Label{Name: "reason", Value: reason})
 }

@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
-	"meshddns/internal/envelope"
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
-	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/replay"
+	"meshddns/internal/web"
 	"meshddns/test/tables"
 )
 
@@ -63,7 +63,7 @@ func (w *world) open() {
 	began := w.at
 	w.Table = NewTable(Config{
 		Database: w.db.Database, Events: history, Now: now, Log: log,
-		Replays: replay.New(now, func() time.Duration { return w.at.Sub(began) }, newest),
+		Replays: answers.NewReplays(now, func() time.Duration { return w.at.Sub(began) }, newest),
 		Ledger: ledger.New(ledger.Config{
 			Reader: w.db.Reader, Tx: w.db.Tx, Zones: builtin.NewTable(w.db.Database, "", journaled, now), Events: history, Addresses: noAddresses, Now: now,
 		}, tables.Owner),
@@ -72,7 +72,7 @@ func (w *world) open() {
 	w.db.Subscribe(history.Committed)
 	w.db.Subscribe(w.Committed)
 	w.must(w.Load(w.t.Context()))
-	a := envelope.Adapter{Log: log, Counted: func(string, int, string) {}}
+	a := web.Adapter{Log: log, Counted: func(string, int, string) {}}
 	w.mux = http.NewServeMux()
 	w.mux.Handle("POST /usages/{id}/leases", a.Handle(w.Post, "replace"))
 	w.mux.Handle("GET /usages/{id}/leases", a.Handle(w.List))
@@ -195,6 +195,6 @@ func (w *world) pass(d time.Duration) {
 
 func (w *world) figures() string {
 	var out bytes.Buffer
-	w.WriteMetrics(metrics.NewPage(&out), 0, 0)
+	w.WriteMetrics(daemon.NewPage(&out), 0, 0)
 	return out.String()
 }

@@ -14,7 +14,7 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
@@ -143,7 +143,7 @@ func (b *book) configure(mode string, account int64) {
 func (b *book) service(domain string, account int64, endpoints ...string) {
 	b.t.Helper()
 	b.exec(`INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
-		VALUES (?1, '', '{}', ?1, ?1, ?2, '', ?3, nullif(?4, 0), '', '')`, domain, dnsname.Reverse(domain), sqlite.TextList(endpoints), account)
+		VALUES (?1, '', '{}', ?1, ?1, ?2, '', ?3, nullif(?4, 0), '', '')`, domain, dns.Reverse(domain), sqlite.TextList(endpoints), account)
 }
 
 // reserve reserves a prefix of a service for a network, and gives the name.

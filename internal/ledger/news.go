@@ -7,13 +7,12 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"sort"
 	"strconv"
-	"strings"
 
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/order"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -98,7 +97,7 @@ func recordEvents(before, after standing) (all []events.Event) {
 			all = append(all, e)
 		}
 	}
-	order.By(all, func(a, b events.Event) int { return strings.Compare(a.Name, b.Name) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Name < all[j].Name })
 	return all
 }
 

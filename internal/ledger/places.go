@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
@@ -372,7 +372,7 @@ func (l *loader) domains(ctx context.Context, zones []reconcile.Zone) ([]reconci
 	err = l.rows(ctx, `SELECT zone, coalesce(account, 0) FROM services WHERE id > ''`, func(rows *sql.Rows) error {
 		var z reconcile.Zone
 		err := rows.Scan(&z.Domain, &z.Account.ID)
-		if z.Account.ID == 0 && dnsname.Within(z.Domain, c.zone) {
+		if z.Account.ID == 0 && dns.Within(z.Domain, c.zone) {
 			z.Account.ID = c.account
 		}
 		if z.Account.ID > 0 && z.Domain != "" {

@@ -1,17 +1,15 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"slices"
+	"sort"
 	"time"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/format"
+	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
-	"meshddns/internal/order"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -325,7 +323,7 @@ func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 	if err != nil {
 		return err
 	}
-	order.By(all, func(a, b storedUsage) int { return cmp.Compare(a.seq, b.seq) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].seq < all[j].seq })
 	if err := l.living(ctx, all); err != nil {
 		return err
 	}
@@ -400,9 +398,9 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 		return &u, sqlite.Absent(err, nil) // a usage of an old database may lack its service, and then has no account
 	}
 	own := account.Valid
-	u.Formats, _ = format.Parse(u.Formats) // the normal form of what the service was registered with
+	u.Formats, _ = mesh.ParseFormats(u.Formats) // the normal form of what the service was registered with
 	if c := l.configured; c != nil {
-		if !own && dnsname.Within(u.Domain, c.zone) {
+		if !own && dns.Within(u.Domain, c.zone) {
 			account = sql.Null[int64]{V: c.account, Valid: true}
 		}
 		if len(endpoints) == 0 {

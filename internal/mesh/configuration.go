@@ -4,7 +4,7 @@ import (
 	"database/sql"
 	"slices"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 )
@@ -40,9 +40,9 @@ type Configuration struct {
 // RecordName returns the name of the configuration's own record.
 func (c Configuration) RecordName() string {
 	if c.TXTRecordName == "@" {
-		return dnsname.Parse(c.Domain)
+		return dns.Parse(c.Domain)
 	}
-	return dnsname.Parse(c.TXTRecordName + "." + c.Domain)
+	return dns.Parse(c.TXTRecordName + "." + c.Domain)
 }
 
 // StoredName returns RecordName for a stored configuration, and "" for any other.

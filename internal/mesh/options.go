@@ -4,7 +4,7 @@ import "slices"
 
 // Options are what a usage has beyond the defaults of its service.
 type Options struct {
-	Formats []string // of package format, in their normal form; none to use the service's
+	Formats []string // in their normal form; none to use the service's
 	Check   string   // JSON object: how the endpoints are checked; "" to use the service's
 	PeerID  string   // of the usage's own endpoints; "" for none
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -26,9 +26,9 @@ func PrefixFault(prefix string) msg.ID {
 	switch {
 	case prefix == "":
 		return msg.PrefixEmpty
-	case len([]rune(prefix)) > dnsname.MaxLabel:
+	case len([]rune(prefix)) > dns.MaxLabel:
 		return msg.PrefixTooLong
-	case strings.Trim(prefix, dnsname.LabelAlphabet) != "":
+	case strings.Trim(prefix, dns.LabelAlphabet) != "":
 		return msg.PrefixCharacters
 	case isReserved(prefix):
 		return msg.PrefixReserved
@@ -38,7 +38,7 @@ func PrefixFault(prefix string) msg.ID {
 
 // isReserved reports whether a prefix begins with Label, as automatic prefixes do. The indexes of the
 // database use the same test.
-func isReserved(prefix string) bool { return strings.HasPrefix(dnsname.Fold(prefix), Label) }
+func isReserved(prefix string) bool { return strings.HasPrefix(dns.Fold(prefix), Label) }
 
 // AutomaticPrefix returns the prefix of a network. It encodes the decimal text and not the octets of
 // the number: DNS ignores letter case, and the encodings of two decimal texts never differ in case

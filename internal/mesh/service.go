@@ -6,7 +6,7 @@ import (
 	"errors"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 	"meshddns/internal/strictjson"
@@ -72,7 +72,7 @@ func sameAccount(a, b secrets.Secret) bool {
 // AccountOf returns the id of the account that publishes for the service: its own, or that of the
 // configuration if the service's zone is within the configuration's. 0 means none.
 func (v Service) AccountOf(c Configuration) int64 {
-	if v.AccountID == 0 && dnsname.Within(v.Zone, c.Zone) {
+	if v.AccountID == 0 && dns.Within(v.Zone, c.Zone) {
 		return c.AccountID
 	}
 	return v.AccountID

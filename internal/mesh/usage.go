@@ -4,7 +4,7 @@ import (
 	"database/sql"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -55,7 +55,7 @@ type Fault struct {
 
 // Key identifies a usage by its service, its network and its prefix in any letter case.
 func (u Usage) Key() string {
-	return u.ServiceID + " " + u.Network.V.String() + " " + dnsname.Fold(u.Prefix)
+	return u.ServiceID + " " + u.Network.V.String() + " " + dns.Fold(u.Prefix)
 }
 
 // Describing is the text before the network's name in the description of a usage.

@@ -9,14 +9,13 @@
 package mesh
 
 import (
-	"cmp"
 	"net/netip"
 	"net/url"
+	"sort"
 	"strconv"
 	"strings"
 
 	"meshddns/internal/msg"
-	"meshddns/internal/order"
 )
 
 // MaxValue is the greatest size of a value in octets: that of one character-string (RFC 1035,
@@ -75,14 +74,14 @@ func InTurn(endpoints []Endpoint, octets func(i int) int) []int {
 			sizes[i] = octets(i)
 		}
 	}
-	order.By(all, func(a, b int) int { return cmp.Compare(sizes[a], sizes[b]) })
+	sort.SliceStable(all, func(i, j int) bool { return sizes[all[i]] < sizes[all[j]] })
 	for _, i := range all {
 		if slot := endpoints[i].Slot; slot != "" {
 			turns[slot]++
 			turn[i] = turns[slot]
 		}
 	}
-	order.By(all, func(a, b int) int { return cmp.Compare(turn[a], turn[b]) })
+	sort.SliceStable(all, func(i, j int) bool { return turn[all[i]] < turn[all[j]] })
 	return all
 }
 

@@ -7,7 +7,7 @@ import (
 	"database/sql"
 	_ "embed"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/sqlite"
 )
 
@@ -33,7 +33,7 @@ func addZoneKeys(ctx context.Context, tx *sql.Tx) error {
 	zones, err := sqlite.Collect(ctx, tx, sqlite.Text, `SELECT zone FROM old_zone_serials`)
 	for i := 0; i < len(zones) && err == nil; i++ {
 		_, err = tx.ExecContext(ctx, `
-			INSERT INTO zone_serials (zone, zone_key, serial) SELECT zone, ?, serial FROM old_zone_serials WHERE zone = ?`, dnsname.Reverse(zones[i]), zones[i])
+			INSERT INTO zone_serials (zone, zone_key, serial) SELECT zone, ?, serial FROM old_zone_serials WHERE zone = ?`, dns.Reverse(zones[i]), zones[i])
 	}
 	if err == nil {
 		_, err = tx.ExecContext(ctx, `DROP TABLE old_zone_serials`)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // Times of the records that every zone has, in seconds. Resolvers cache the lack of a name
@@ -34,7 +34,7 @@ const (
 // asker is the origin of a query.
 type asker struct {
 	address netip.Addr
-	limit   int // the transport's largest answer: maxUDP or dnswire.MaxMessage
+	limit   int // the transport's largest answer: maxUDP or dns.MaxMessage
 	at      time.Time
 }
 
@@ -43,20 +43,20 @@ func (a asker) tcp() bool { return a.limit > maxUDP }
 // request is the work on one query. The server reuses requests, so an answer makes no
 // garbage.
 type request struct {
-	query         dnswire.Query
+	query         dns.Query
 	options       []byte // EDNS options of the answer
-	reply         dnswire.Packer
+	reply         dns.Packer
 	found         Found
 	records       []byte // the memory of found.Records
 	authoritative bool
 	truncated     bool
-	apex          dnswire.Name // of the zone that host and hostmaster belong to
-	host          dnswire.Name // the server's name in the zone
-	hostmaster    dnswire.Name
-	others        []dnswire.Name // further servers, in NS records after host
-	addresses     []netip.Addr   // this host's, if the answer may need them
-	atHost        bool           // the name is the server's own
-	signature     *dnswire.Signature
+	apex          dns.Name // of the zone that host and hostmaster belong to
+	host          dns.Name // the server's name in the zone
+	hostmaster    dns.Name
+	others        []dns.Name   // further servers, in NS records after host
+	addresses     []netip.Addr // this host's, if the answer may need them
+	atHost        bool         // the name is the server's own
+	signature     *dns.Signature
 }
 
 // answer appends the answer to one message to a buffer. It appends nothing if there is no answer.
@@ -68,7 +68,7 @@ func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) 
 	defer s.requests.Put(r)
 	q := &r.query
 	err := q.Read(packet)
-	if len(packet) < dnswire.HeaderSize || q.Response {
+	if len(packet) < dns.HeaderSize || q.Response {
 		return buffer // two servers could answer each other for ever
 	}
 	asked, optionsErr := s.readOptions(q.EDNS, from)
@@ -82,26 +82,26 @@ func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) 
 	question := r.reply.Mark()
 	courtesy := question
 	if r.signature = nil; q.Signed && s.peers != nil && err == nil {
-		r.signature, err = dnswire.CheckSignature(packet, s.peers.Key, from.at)
+		r.signature, err = dns.CheckSignature(packet, s.peers.Key, from.at)
 	}
-	if asked.expire && q.Type == dnswire.TypeSOA && s.mayTransfer(r, from) {
+	if asked.expire && q.Type == dns.TypeSOA && s.mayTransfer(r, from) {
 		r.options = appendExpire(r.options)
 	}
-	var rcode dnswire.Rcode
+	var rcode dns.Rcode
 	switch {
-	case q.Opcode != dnswire.OpcodeQuery:
-		rcode = dnswire.RcodeNotImp // even if the message does not parse: other opcodes may have other formats
+	case q.Opcode != dns.OpcodeQuery:
+		rcode = dns.RcodeNotImp // even if the message does not parse: other opcodes may have other formats
 	case err != nil || optionsErr != nil || !q.HasQuestion && !(noQuestion(packet) && asked.cookie != nil):
-		rcode = dnswire.RcodeFormErr
+		rcode = dns.RcodeFormErr
 	case q.EDNS.Version > 0:
-		rcode = dnswire.RcodeBadVers
-	case q.Signed && (r.signature == nil || r.signature.Error != dnswire.RcodeSuccess):
-		rcode = dnswire.RcodeNotAuth
+		rcode = dns.RcodeBadVers
+	case q.Signed && (r.signature == nil || r.signature.Error != dns.RcodeSuccess):
+		rcode = dns.RcodeNotAuth
 	case limited:
 		rcode, r.truncated = asked.slipped()
 	case !q.HasQuestion:
 		rcode = asked.cookieOnly()
-	case q.Type == dnswire.TypeIXFR && s.mayTransfer(r, from):
+	case q.Type == dns.TypeIXFR && s.mayTransfer(r, from):
 		rcode, courtesy = s.incrementally(ctx, r, packet, from)
 	default:
 		rcode, courtesy = s.resolve(ctx, r, from)
@@ -123,7 +123,7 @@ func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) 
 func noQuestion(packet []byte) bool { return binary.BigEndian.Uint16(packet[4:]) == 0 }
 
 // room returns the largest size of an answer, in octets (RFC 6891, section 6.2.3).
-func room(limit int, edns dnswire.EDNS) int {
+func room(limit int, edns dns.EDNS) int {
 	if limit > maxUDP {
 		return limit // TCP
 	}
@@ -134,7 +134,7 @@ func room(limit int, edns dnswire.EDNS) int {
 // addresses in the additional section, because they are optional (RFC 2181, section 9).
 // Then it cuts all records and sets TC. At last it leaves out TSIG, whose names alone may
 // fill a small message.
-func (r *request) fit(question, courtesy dnswire.Mark, rcode dnswire.Rcode, room int) {
+func (r *request) fit(question, courtesy dns.Mark, rcode dns.Rcode, room int) {
 	end := r.reply.Mark()
 	r.tail(rcode, true)
 	if r.reply.Len() > room && courtesy != end {
@@ -155,30 +155,30 @@ func (r *request) fit(question, courtesy dnswire.Mark, rcode dnswire.Rcode, room
 
 // tail appends the last records of a reply: OPT if the query has one, then TSIG, which must
 // be the last record.
-func (r *request) tail(rcode dnswire.Rcode, signed bool) {
+func (r *request) tail(rcode dns.Rcode, signed bool) {
 	if r.query.HasEDNS {
-		edns := dnswire.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: r.query.EDNS.DO, Options: r.options}
-		r.reply.Record(dnswire.SectionAdditional, edns.RR())
+		edns := dns.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: r.query.EDNS.DO, Options: r.options}
+		r.reply.Record(dns.SectionAdditional, edns.RR())
 	}
-	if rcode == dnswire.RcodeNotAuth && signed && r.signature == nil {
-		r.reply.Record(dnswire.SectionAdditional, r.query.UnknownKey)
+	if rcode == dns.RcodeNotAuth && signed && r.signature == nil {
+		r.reply.Record(dns.SectionAdditional, r.query.UnknownKey)
 	}
 }
 
 // resolve answers a question of class IN, or returns the rcode of a refusal. It also
 // returns the mark after which all records are optional.
-func (s *Server) resolve(ctx context.Context, r *request, from asker) (dnswire.Rcode, dnswire.Mark) {
+func (s *Server) resolve(ctx context.Context, r *request, from asker) (dns.Rcode, dns.Mark) {
 	q, nothing := &r.query, r.reply.Mark()
-	if rcode := refusal(q); rcode != dnswire.RcodeSuccess {
+	if rcode := refusal(q); rcode != dns.RcodeSuccess {
 		return rcode, nothing
 	}
 	found, err := s.look(ctx, r, from)
 	if err != nil {
-		s.failed(ctx, dnswire.Question{Name: dnswire.Name(q.Asked), Type: q.Type, Class: q.Class}, err)
-		return dnswire.RcodeServFail, nothing
+		s.failed(ctx, dns.Question{Name: dns.Name(q.Asked), Type: q.Type, Class: q.Class}, err)
+		return dns.RcodeServFail, nothing
 	}
 	if found.Apex == 0 {
-		return dnswire.RcodeRefused, nothing
+		return dns.RcodeRefused, nothing
 	}
 	if cap(found.Records) <= maxKept {
 		r.records = found.Records
@@ -188,15 +188,15 @@ func (s *Server) resolve(ctx context.Context, r *request, from asker) (dnswire.R
 	r.answers()
 	courtesy := r.reply.Mark()
 	if courtesy == nothing {
-		r.soa(dnswire.SectionAuthority)
+		r.soa(dns.SectionAuthority)
 		courtesy = r.reply.Mark()
-	} else if q.Type == dnswire.TypeNS {
-		r.appendAddresses(dnswire.SectionAdditional, r.host, dnswire.TypeA, dnswire.TypeAAAA)
+	} else if q.Type == dns.TypeNS {
+		r.appendAddresses(dns.SectionAdditional, r.host, dns.TypeA, dns.TypeAAAA)
 	}
 	if !s.exists(ctx, r) {
-		return dnswire.RcodeNXDomain, courtesy
+		return dns.RcodeNXDomain, courtesy
 	}
-	return dnswire.RcodeSuccess, courtesy
+	return dns.RcodeSuccess, courtesy
 }
 
 // look returns the data at the name of a question. The catalog zone is there for peers only.
@@ -217,18 +217,18 @@ func (s *Server) look(ctx context.Context, r *request, from asker) (Found, error
 const maxKept = 64 << 10
 
 // refusal returns the rcode of a question that needs no zone, RcodeSuccess for other questions.
-func refusal(q *dnswire.Query) dnswire.Rcode {
+func refusal(q *dns.Query) dns.Rcode {
 	switch t := q.Type; {
-	case q.Class != dnswire.ClassIN, t == dnswire.TypeAXFR, t == dnswire.TypeIXFR:
-		return dnswire.RcodeRefused
-	case t == dnswire.TypeANY:
-		return dnswire.RcodeSuccess
-	case t == dnswire.TypeTKEY, t == dnswire.TypeMAILA, t == dnswire.TypeMAILB:
-		return dnswire.RcodeNotImp
-	case t == 0, t == dnswire.TypeOPT, 128 <= t && t <= 255:
-		return dnswire.RcodeFormErr // types of records that never stand at a name (RFC 6895, section 3.1)
+	case q.Class != dns.ClassIN, t == dns.TypeAXFR, t == dns.TypeIXFR:
+		return dns.RcodeRefused
+	case t == dns.TypeANY:
+		return dns.RcodeSuccess
+	case t == dns.TypeTKEY, t == dns.TypeMAILA, t == dns.TypeMAILB:
+		return dns.RcodeNotImp
+	case t == 0, t == dns.TypeOPT, 128 <= t && t <= 255:
+		return dns.RcodeFormErr // types of records that never stand at a name (RFC 6895, section 3.1)
 	}
-	return dnswire.RcodeSuccess
+	return dns.RcodeSuccess
 }
 
 // place sets the zone that answers, and the position of the name in it. The DS of a zone
@@ -238,20 +238,20 @@ func (s *Server) place(ctx context.Context, r *request, found Found) {
 	name := r.query.Name
 	around := name[len(name)-found.Above:]
 	inner := found.Apex == len(name) && found.Above > 0
-	if inner && r.query.Type == dnswire.TypeDS {
+	if inner && r.query.Type == dns.TypeDS {
 		found = Found{Apex: found.Above, Serial: found.AboveSerial, Exists: true}
 	}
 	r.found = found
 	apex := name[len(name)-found.Apex:]
 	if string(apex) != string(r.apex) {
-		r.apex = dnswire.Name(apex)
+		r.apex = dns.Name(apex)
 		r.host, r.hostmaster = s.hostIn(r.apex), below("hostmaster", r.apex)
 	}
 	// The server's name in the zone around may itself be the apex of a zone, which must not
 	// hide its address.
-	r.atHost = string(name) == string(r.host) || inner && string(name) == string(s.hostIn(dnswire.Name(around)))
+	r.atHost = string(name) == string(r.host) || inner && string(name) == string(s.hostIn(dns.Name(around)))
 	r.addresses = nil
-	if r.atHost || r.query.Type == dnswire.TypeNS && hasSuffix(r.host, apex) {
+	if r.atHost || r.query.Type == dns.TypeNS && hasSuffix(r.host, apex) {
 		r.addresses = s.backend.Addresses(ctx)
 	}
 }
@@ -266,7 +266,7 @@ func (s *Server) exists(ctx context.Context, r *request) bool {
 }
 
 // hasSuffix reports whether a name is zone or lies below it. Both have letters in lower case.
-func hasSuffix(name dnswire.Name, zone []byte) bool {
+func hasSuffix(name dns.Name, zone []byte) bool {
 	for len(name) > len(zone) {
 		name = name.Parent()
 	}
@@ -277,15 +277,15 @@ func hasSuffix(name dnswire.Name, zone []byte) bool {
 // 8482, section 4.2), because a large answer would help reflection attacks.
 func (r *request) answers() {
 	switch t := r.query.Type; t {
-	case dnswire.TypeANY:
+	case dns.TypeANY:
 		if r.atApex() || len(r.found.Records) > 0 || r.atHost && len(r.addresses) > 0 {
-			r.reply.Answer(dnswire.TypeHINFO, hinfoTTL, dnswire.TXTData([]string{"RFC8482", ""}))
+			r.reply.Answer(dns.TypeHINFO, hinfoTTL, dns.TXTData([]string{"RFC8482", ""}))
 		}
-	case dnswire.TypeSOA:
+	case dns.TypeSOA:
 		if r.atApex() {
-			r.soa(dnswire.SectionAnswer)
+			r.soa(dns.SectionAnswer)
 		}
-	case dnswire.TypeNS:
+	case dns.TypeNS:
 		if r.atApex() {
 			r.reply.NS(r.host, nsTTL)
 			for _, other := range r.others {
@@ -293,19 +293,19 @@ func (r *request) answers() {
 			}
 		}
 	default:
-		if r.atHost && (t == dnswire.TypeA || t == dnswire.TypeAAAA) {
-			r.appendAddresses(dnswire.SectionAnswer, dnswire.Name(r.query.Name), t)
+		if r.atHost && (t == dns.TypeA || t == dns.TypeAAAA) {
+			r.appendAddresses(dns.SectionAnswer, dns.Name(r.query.Name), t)
 		}
 		r.stored(t)
 	}
 }
 
 // stored appends the stored records of a type.
-func (r *request) stored(t dnswire.Type) {
+func (r *request) stored(t dns.Type) {
 	const head = 4
 	for rest := r.found.Records; len(rest) > 0; {
 		end := head + int(binary.BigEndian.Uint16(rest[2:]))
-		if dnswire.Type(binary.BigEndian.Uint16(rest)) == t {
+		if dns.Type(binary.BigEndian.Uint16(rest)) == t {
 			r.reply.Answer(t, r.found.TTL, rest[head:end])
 		}
 		rest = rest[end:]
@@ -313,7 +313,7 @@ func (r *request) stored(t dnswire.Type) {
 }
 
 // appendAddresses appends the host's A and AAAA records of the given types.
-func (r *request) appendAddresses(section dnswire.Section, owner dnswire.Name, types ...dnswire.Type) {
+func (r *request) appendAddresses(section dns.Section, owner dns.Name, types ...dns.Type) {
 	for _, address := range r.addresses {
 		for _, t := range types {
 			if rr := addressRecord(owner, address); rr.Type == t && address.IsValid() {
@@ -325,8 +325,8 @@ func (r *request) appendAddresses(section dnswire.Section, owner dnswire.Name, t
 
 // soa appends the zone's SOA record. In an answer without data it tells resolvers how long
 // they may cache the lack (RFC 2308, section 3).
-func (r *request) soa(section dnswire.Section) {
-	r.reply.SOA(section, len(r.query.Name)-r.found.Apex, min(soaTTL, soaMinimum), dnswire.SOA{
+func (r *request) soa(section dns.Section) {
+	r.reply.SOA(section, len(r.query.Name)-r.found.Apex, min(soaTTL, soaMinimum), dns.SOA{
 		MName: r.host, RName: r.hostmaster, Serial: r.found.Serial,
 		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minimum: soaMinimum,
 	})

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // kept is a backend of one zone that answers from memory and makes no garbage.
@@ -36,8 +36,8 @@ func (kept) Addresses(context.Context) []netip.Addr {
 // keptServer is a server of some names in one zone.
 func keptServer(names int) *Server {
 	k := kept{[]byte(name("example.com")), map[string][]byte{}}
-	data := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, uint16(dnswire.TypeTXT)), 76)
-	data = append(data, dnswire.TXTData([]string{strings.Repeat("x", 75)})...)
+	data := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, uint16(dns.TypeTXT)), 76)
+	data = append(data, dns.TXTData([]string{strings.Repeat("x", 75)})...)
 	for i := range names {
 		k.data[string(name(fmt.Sprintf(hitForm, i)))] = data
 	}
@@ -49,7 +49,7 @@ func asked(form string, numbers int) [][]byte {
 	packets := make([][]byte, 1<<12)
 	for i := range packets {
 		query := question("TXT " + fmt.Sprintf(form, i*7919%numbers))
-		query.Additional = []dnswire.RR{dnswire.EDNS{UDPSize: 1232}.RR()}
+		query.Additional = []dns.RR{dns.EDNS{UDPSize: 1232}.RR()}
 		packets[i] = query.Pack()
 	}
 	return packets

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // EDNS options that the server answers (IANA, "DNS EDNS0 Option Codes").
@@ -37,7 +37,7 @@ type options struct {
 
 // readOptions reads the options of EDNS version 0. A cookie of an invalid length is
 // ErrFormat. Of several cookies the first counts (RFC 7873, section 5.2).
-func (s *Server) readOptions(edns dnswire.EDNS, from asker) (o options, err error) {
+func (s *Server) readOptions(edns dns.EDNS, from asker) (o options, err error) {
 	if edns.Version > 0 {
 		return options{}, nil
 	}
@@ -53,7 +53,7 @@ func (s *Server) readOptions(edns dnswire.EDNS, from asker) (o options, err erro
 		case code == optionCookie && o.cookie == nil:
 			length := len(data) - clientCookie
 			if length != 0 && (length < minServerCookie || length > maxServerCookie) {
-				return options{}, dnswire.ErrFormat
+				return options{}, dns.ErrFormat
 			}
 			o.cookie, o.known = data, s.knows(data, from)
 		}
@@ -104,18 +104,18 @@ func (s *Server) appendOptions(data []byte, o options, from asker) []byte {
 
 // cookieOnly returns the rcode of a query without a question: the client asks for a cookie,
 // or checks one (RFC 7873, section 5.4).
-func (o options) cookieOnly() dnswire.Rcode {
+func (o options) cookieOnly() dns.Rcode {
 	if len(o.cookie) > clientCookie && !o.known {
-		return dnswire.RcodeBadCookie
+		return dns.RcodeBadCookie
 	}
-	return dnswire.RcodeSuccess
+	return dns.RcodeSuccess
 }
 
 // slipped returns the reply to a query above the rate limit: a client with cookies is told
 // to ask again with the new cookie, any other client to use TCP.
-func (o options) slipped() (rcode dnswire.Rcode, truncated bool) {
+func (o options) slipped() (rcode dns.Rcode, truncated bool) {
 	if o.cookie != nil {
-		return dnswire.RcodeBadCookie, false
+		return dns.RcodeBadCookie, false
 	}
-	return dnswire.RcodeSuccess, true
+	return dns.RcodeSuccess, true
 }

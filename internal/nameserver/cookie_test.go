@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // The first outputs of the table in the reference implementation, and the
@@ -68,7 +68,7 @@ func TestServerCookies(t *testing.T) {
 	} {
 		s, from := cookies(t, test.secret, test.client, test.at)
 		sent := unhex(t, test.sent)
-		o, err := s.readOptions(dnswire.EDNS{Options: append([]byte{0, optionCookie, 0, byte(len(sent))}, sent...)}, from)
+		o, err := s.readOptions(dns.EDNS{Options: append([]byte{0, optionCookie, 0, byte(len(sent))}, sent...)}, from)
 		if err != nil || o.known != test.known {
 			t.Errorf("%s: known %t, %v", test.name, o.known, err)
 		}
@@ -103,20 +103,20 @@ func TestCookiesThatAreNotKnown(t *testing.T) {
 }
 
 // withOption is a query with an EDNS option, which question "" leaves without one.
-func withOption(asked string, code byte, data []byte) dnswire.Message {
-	query := dnswire.Message{ID: 4711}
+func withOption(asked string, code byte, data []byte) dns.Message {
+	query := dns.Message{ID: 4711}
 	if asked != "" {
 		query = question(asked)
 	}
 	options := append([]byte{0, code, 0, byte(len(data))}, data...)
-	query.Additional = []dnswire.RR{dnswire.EDNS{UDPSize: 1232, Options: options}.RR()}
+	query.Additional = []dns.RR{dns.EDNS{UDPSize: 1232, Options: options}.RR()}
 	return query
 }
 
 // optionOf gives an answer's rcode and its option of a code.
 func optionOf(t *testing.T, packed []byte, code byte) (rcode string, data []byte) {
 	t.Helper()
-	answer, err := dnswire.Parse(packed)
+	answer, err := dns.ParseMessage(packed)
 	edns, _, ednsErr := answer.EDNS()
 	if err != nil || ednsErr != nil {
 		t.Fatalf("%x: %v, %v", packed, err, ednsErr)
@@ -126,7 +126,7 @@ func optionOf(t *testing.T, packed []byte, code byte) (rcode string, data []byte
 			data = rest[4 : 4+rest[3]]
 		}
 	}
-	return mnemonic(answer.Rcode | dnswire.Rcode(edns.Extended)<<4), data
+	return mnemonic(answer.Rcode | dns.Rcode(edns.Extended)<<4), data
 }
 
 func TestCookiesOverSockets(t *testing.T) {
@@ -164,14 +164,14 @@ func TestCookiesOverSockets(t *testing.T) {
 			}
 		}
 	}
-	for name, query := range map[string]dnswire.Message{
+	for name, query := range map[string]dns.Message{
 		"without a cookie": question("SOA example.com"), "with another option": withOption("SOA example.com", 12, nil),
 	} {
 		if _, got := optionOf(t, exchange(t, "udp", s.Addr(), query.Pack()), optionCookie); got != nil {
 			t.Errorf("%s: %x", name, got)
 		}
 	}
-	bare := dnswire.Message{ID: 1}
+	bare := dns.Message{ID: 1}
 	if rcode, _ := optionOf(t, exchange(t, "udp", s.Addr(), bare.Pack()), optionCookie); rcode != "FORMERR" {
 		t.Errorf("neither question nor cookie: %s", rcode)
 	}
@@ -181,7 +181,7 @@ func TestCookiesOverSockets(t *testing.T) {
 func TestCookiesMakeNoGarbage(t *testing.T) {
 	s, from := cookies(t, "e5e973e5a6b2a43f48e7dc849e37bfcf", "2001:db8::1", 1559731985)
 	cookie := s.appendOptions(nil, options{cookie: []byte("abcdefgh")}, from)
-	edns := dnswire.EDNS{Options: cookie}
+	edns := dns.EDNS{Options: cookie}
 	made := testing.AllocsPerRun(100, func() {
 		if o, err := s.readOptions(edns, from); err != nil || !o.known {
 			t.Fatalf("%+v, %v", o, err)
@@ -217,7 +217,7 @@ func limitedServer() *Server {
 }
 
 // outcomes sends a query some times and counts what comes back.
-func outcomes(t *testing.T, s *Server, count int, query dnswire.Message, address string, limit int) map[string]int {
+func outcomes(t *testing.T, s *Server, count int, query dns.Message, address string, limit int) map[string]int {
 	t.Helper()
 	got := map[string]int{}
 	for range count {
@@ -226,7 +226,7 @@ func outcomes(t *testing.T, s *Server, count int, query dnswire.Message, address
 			got["none"]++
 			continue
 		}
-		answer, err := dnswire.Parse(packed)
+		answer, err := dns.ParseMessage(packed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,12 +241,12 @@ func TestRateLimit(t *testing.T) {
 	for _, test := range []struct {
 		name, address string
 		limit         int
-		query         dnswire.Message
+		query         dns.Message
 		want          string
 	}{
 		{"above it half are truncated", "192.0.2.1", maxUDP, plain, "map[NOERROR tc:10 NXDOMAIN aa:10 none:10]"},
 		{"or told the cookie", "2001:db8::1", maxUDP, unknown, "map[BADCOOKIE edns=0,1232,false:10 NXDOMAIN aa edns=0,1232,false:10 none:10]"},
-		{"TCP is not limited", "192.0.2.1", dnswire.MaxMessage, plain, "map[NXDOMAIN aa:30]"},
+		{"TCP is not limited", "192.0.2.1", dns.MaxMessage, plain, "map[NXDOMAIN aa:30]"},
 		{"nor is loopback", "127.0.0.1", maxUDP, plain, "map[NXDOMAIN aa:30]"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

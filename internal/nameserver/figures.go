@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"meshddns/internal/dnswire"
-	"meshddns/internal/metrics"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 )
 
 // answerTimes are the bounds of the histogram of times to answer.
@@ -42,28 +42,28 @@ func (f *figures) count(answer []byte, read time.Time) {
 
 // usual are the rcodes that the server uses. The metrics show them before the first such
 // answer too.
-var usual = []dnswire.Rcode{
-	dnswire.RcodeSuccess, dnswire.RcodeFormErr, dnswire.RcodeServFail, dnswire.RcodeNXDomain, dnswire.RcodeNotImp,
-	dnswire.RcodeRefused, dnswire.RcodeNotAuth, dnswire.RcodeBadVers, dnswire.RcodeBadCookie,
+var usual = []dns.Rcode{
+	dns.RcodeSuccess, dns.RcodeFormErr, dns.RcodeServFail, dns.RcodeNXDomain, dns.RcodeNotImp,
+	dns.RcodeRefused, dns.RcodeNotAuth, dns.RcodeBadVers, dns.RcodeBadCookie,
 }
 
 // mnemonic returns the name of an rcode. 16 is BADVERS here, and BADSIG only within TSIG.
-func mnemonic(rcode dnswire.Rcode) string {
-	if rcode == dnswire.RcodeBadVers {
+func mnemonic(rcode dns.Rcode) string {
+	if rcode == dns.RcodeBadVers {
 		return "BADVERS"
 	}
 	return rcode.String()
 }
 
 // WriteMetrics writes the server's metrics.
-func (s *Server) WriteMetrics(page *metrics.Page) {
+func (s *Server) WriteMetrics(page *daemon.Page) {
 	page.Family("meshddns_dns_answers_total", "counter", "Answers of the built-in DNS server.")
 	for i := range s.answered {
-		if n := s.answered[i].Load(); n > 0 || slices.Contains(usual, dnswire.Rcode(i)) {
-			page.Figure(n, metrics.Label{Name: "rcode", Value: mnemonic(dnswire.Rcode(i))})
+		if n := s.answered[i].Load(); n > 0 || slices.Contains(usual, dns.Rcode(i)) {
+			page.Figure(n, daemon.Label{Name: "rcode", Value: mnemonic(dns.Rcode(i))})
 		}
 	}
-	udp, tcp := metrics.Label{Name: "transport", Value: "udp"}, metrics.Label{Name: "transport", Value: "tcp"}
+	udp, tcp := daemon.Label{Name: "transport", Value: "udp"}, daemon.Label{Name: "transport", Value: "tcp"}
 	page.Family("meshddns_dns_answer_seconds", "histogram", "Time from reading a query to sending the answer.")
 	s.udp.writeTimes(page, udp)
 	s.tcp.writeTimes(page, tcp)
@@ -87,7 +87,7 @@ func (s *Server) WriteMetrics(page *metrics.Page) {
 	s.transfers.writeMetrics(page)
 }
 
-func (f *figures) writeTimes(page *metrics.Page, transport metrics.Label) {
+func (f *figures) writeTimes(page *daemon.Page, transport daemon.Label) {
 	var counts [len(f.times)]uint64
 	for i := range counts {
 		counts[i] = f.times[i].Load()

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
-	"meshddns/internal/metrics"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 )
 
 func page(s *Server) string {
 	var out strings.Builder
-	s.WriteMetrics(metrics.NewPage(&out))
+	s.WriteMetrics(daemon.NewPage(&out))
 	return out.String()
 }
 
@@ -84,7 +84,7 @@ func TestOverflowIsCounted(t *testing.T) {
 		t.Error("a new socket has dropped messages")
 	}
 	conn := dial(t, "udp", s.Addr())
-	query := make([]byte, dnswire.MaxMessage/2)
+	query := make([]byte, dns.MaxMessage/2)
 	for range 1000 { // 32 MB
 		send(t, conn, query)
 	}

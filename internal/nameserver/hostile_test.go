@@ -6,21 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // valid is a query with all that is read of one but TSIG.
 func valid() []byte {
 	query := question("TXT _mesh.office.example.com")
-	opt := dnswire.EDNS{UDPSize: 4096, DO: true}.RR()
+	opt := dns.EDNS{UDPSize: 4096, DO: true}.RR()
 	opt.Data = []byte("\x00\x0a\x00\x08cookie!!")
-	query.Additional = []dnswire.RR{opt}
+	query.Additional = []dns.RR{opt}
 	return query.Pack()
 }
 
 func signed(t testing.TB) []byte {
 	t.Helper()
-	key, err := dnswire.ParseKey("mesh-key", "c2VjcmV0")
+	key, err := dns.ParseKey("mesh-key", "c2VjcmV0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,24 +31,24 @@ func signed(t testing.TB) []byte {
 // checkAnswer holds the answer to any octets to what every client relies on.
 func checkAnswer(t testing.TB, s *Server, message []byte) {
 	t.Helper()
-	query, parseErr := dnswire.Parse(message)
+	query, parseErr := dns.ParseMessage(message)
 	edns, _, _ := query.EDNS()
-	for limit, allowed := range map[int]int{maxUDP: max(512, min(int(edns.UDPSize), 1232)), dnswire.MaxMessage: dnswire.MaxMessage} {
+	for limit, allowed := range map[int]int{maxUDP: max(512, min(int(edns.UDPSize), 1232)), dns.MaxMessage: dns.MaxMessage} {
 		packed := s.answer(t.Context(), nil, message, asker{limit: limit})
 		if packed == nil {
-			if len(message) >= dnswire.HeaderSize && message[2]&0x80 == 0 {
+			if len(message) >= dns.HeaderSize && message[2]&0x80 == 0 {
 				t.Fatalf("no answer to %x", message)
 			}
 			continue
 		}
-		answer, err := dnswire.Parse(packed)
+		answer, err := dns.ParseMessage(packed)
 		if err != nil || len(packed) > allowed || answer.ID != query.ID || !answer.Response || answer.RecursionAvailable || query.Response {
 			t.Fatalf("answer of %d octets %+v, %v to %x", len(packed), answer, err, message)
 		}
-		if parseErr != nil && answer.Rcode != dnswire.RcodeFormErr && answer.Rcode != dnswire.RcodeNotImp {
+		if parseErr != nil && answer.Rcode != dns.RcodeFormErr && answer.Rcode != dns.RcodeNotImp {
 			t.Fatalf("%v to what does not parse, %x", answer.Rcode, message)
 		}
-		if answer.Authoritative && answer.Rcode != dnswire.RcodeSuccess && answer.Rcode != dnswire.RcodeNXDomain {
+		if answer.Authoritative && answer.Rcode != dns.RcodeSuccess && answer.Rcode != dns.RcodeNXDomain {
 			t.Fatalf("authoritative %v to %x", answer.Rcode, message)
 		}
 	}
@@ -120,7 +120,7 @@ func TestHostileMessagesOverSockets(t *testing.T) {
 		if len(answer) > maxUDP {
 			t.Errorf("answer of %d octets", len(answer))
 		}
-		header, err := dnswire.ParseHeader(answer)
+		header, err := dns.ParseHeader(answer)
 		answered = err == nil && header.ID == lastID && header.Authoritative
 	}
 	for _, network := range []string{"udp", "tcp"} {

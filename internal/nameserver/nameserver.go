@@ -19,16 +19,16 @@ import (
 	"time"
 
 	"meshddns/internal/connlimit"
-	"meshddns/internal/dnswire"
-	"meshddns/internal/tasks"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 )
 
 // Config has the sockets and the settings of a Server.
 type Config struct {
-	Addresses []string       // to listen on, host:port; port 0 means a free one
-	Hosts     []dnswire.Name // the server's own name, for SOA and NS, then further names for NS; none: ns.<zone>
-	NSID      string         // identifies this server among those of a zone (RFC 5001); "": none
-	RateLimit int            // answers per second over UDP to one network; 0: no limit
+	Addresses []string   // to listen on, host:port; port 0 means a free one
+	Hosts     []dns.Name // the server's own name, for SOA and NS, then further names for NS; none: ns.<zone>
+	NSID      string     // identifies this server among those of a zone (RFC 5001); "": none
+	RateLimit int        // answers per second over UDP to one network; 0: no limit
 	// Sockets of the service manager, which keeps them open: after this program stops, the
 	// next one answers the queries.
 	Listeners   []net.Listener
@@ -36,7 +36,7 @@ type Config struct {
 	// Who may transfer what; nil: every transfer is refused.
 	Peers    Peers
 	Versions Versions
-	Catalog  dnswire.Name // in lower case, of the catalog zone of Versions; "": none
+	Catalog  dns.Name // in lower case, of the catalog zone of Versions; "": none
 }
 
 // MaxNSID is the largest length of an NSID, in octets. Every answer has room for it.
@@ -44,19 +44,19 @@ const MaxNSID = 128
 
 // Server is a DNS server on some addresses, over UDP and TCP.
 type Server struct {
-	host     dnswire.Name   // "": ns.<zone>
-	others   []dnswire.Name // in NS records after host
+	host     dns.Name   // "": ns.<zone>
+	others   []dns.Name // in NS records after host
 	backend  Backend
 	peers    Peers // nil: no query may be signed
 	versions Versions
-	catalog  dnswire.Name
+	catalog  dns.Name
 	log      *slog.Logger
 	ends     []endpoint
 	limiter  *connlimit.Limiter // of TCP connections
 	nsid     string
 	secret   [16]byte // of cookies: clients notice a restart and take a new cookie
 	rates    *rateLimiter
-	answered [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
+	answered [dns.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
 	udp, tcp figures
 	requests sync.Pool // of *request, to reuse their memory
 	failures failureLog
@@ -153,7 +153,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	for _, loop := range loops {
 		go func() {
 			defer cancel() // one loop that fails ends the others
-			ended <- tasks.Call(func() error { return loop(ctx) })
+			ended <- daemon.Call(func() error { return loop(ctx) })
 		}()
 	}
 	var err error
@@ -207,7 +207,7 @@ func (l *failureLog) allow(at time.Time) (hushed uint64, ok bool) {
 }
 
 // failed logs that the server could not answer a question.
-func (s *Server) failed(ctx context.Context, q dnswire.Question, err error) {
+func (s *Server) failed(ctx context.Context, q dns.Question, err error) {
 	s.logFailure(ctx, err, "name", q.Name.String(), "type", uint16(q.Type))
 }
 
@@ -220,12 +220,12 @@ func (s *Server) logFailure(ctx context.Context, err error, about ...any) {
 
 // hostIn returns the server's own name in the NS and SOA records of a zone. It is the apex
 // itself if that is too long for "ns." before it.
-func (s *Server) hostIn(apex dnswire.Name) dnswire.Name {
+func (s *Server) hostIn(apex dns.Name) dns.Name {
 	return cmp.Or(s.host, below("ns", apex))
 }
 
 // below returns the name label.apex, or the apex if that is too long.
-func below(label string, apex dnswire.Name) dnswire.Name {
+func below(label string, apex dns.Name) dns.Name {
 	if child, ok := apex.Child(label); ok {
 		return child
 	}

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // zones is a backend in memory: zones and TXT values by name.
@@ -29,7 +29,7 @@ type zones struct {
 }
 
 func (z *zones) Look(_ context.Context, wire []byte, txt []byte) (Found, error) {
-	name := dnswire.Name(wire)
+	name := dns.Name(wire)
 	if name != name.Fold() {
 		return Found{}, errors.New("the name is not folded")
 	}
@@ -45,17 +45,17 @@ func (z *zones) Look(_ context.Context, wire []byte, txt []byte) (Found, error) 
 		} else if ok && found.Above == 0 {
 			found.Above, found.AboveSerial = len(apex), serial
 		}
-		if apex == dnswire.Root {
+		if apex == dns.Root {
 			break
 		}
 	}
 	for _, value := range z.values[name.String()] {
-		data := dnswire.TXTData([]string{value})
-		found.Records = binary.BigEndian.AppendUint16(found.Records, uint16(dnswire.TypeTXT))
+		data := dns.TXTData([]string{value})
+		found.Records = binary.BigEndian.AppendUint16(found.Records, uint16(dns.TypeTXT))
 		found.Records = append(binary.BigEndian.AppendUint16(found.Records, uint16(len(data))), data...)
 	}
 	below := func(owner string) bool {
-		n, err := dnswire.ParseName(owner)
+		n, err := dns.ParseName(owner)
 		return err != nil || n.Within(name)
 	}
 	for owner := range z.values {
@@ -95,8 +95,8 @@ func manyValues(n int) []string {
 	return values
 }
 
-func name(text string) dnswire.Name {
-	n, err := dnswire.ParseName(text)
+func name(text string) dns.Name {
+	n, err := dns.ParseName(text)
 	if err != nil {
 		panic(err)
 	}
@@ -104,16 +104,16 @@ func name(text string) dnswire.Name {
 }
 
 // start runs a server on a loopback address until the test ends.
-func start(t testing.TB, host dnswire.Name, backend Backend) *Server {
+func start(t testing.TB, host dns.Name, backend Backend) *Server {
 	t.Helper()
 	return startOn(t, "127.0.0.1:0", host, backend)
 }
 
-func startOn(t testing.TB, address string, host dnswire.Name, backend Backend) *Server {
+func startOn(t testing.TB, address string, host dns.Name, backend Backend) *Server {
 	t.Helper()
 	config := Config{Addresses: []string{address}}
 	if host != "" {
-		config.Hosts = []dnswire.Name{host}
+		config.Hosts = []dns.Name{host}
 	}
 	return startWith(t, config, backend)
 }
@@ -173,7 +173,7 @@ func send(t testing.TB, conn net.Conn, message []byte) {
 	if conn.LocalAddr().Network() == "udp" {
 		_, err = conn.Write(message)
 	} else {
-		err = dnswire.WriteTCP(conn, message)
+		err = dns.WriteTCP(conn, message)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -182,36 +182,36 @@ func send(t testing.TB, conn net.Conn, message []byte) {
 
 func receive(conn net.Conn) ([]byte, error) {
 	if conn.LocalAddr().Network() != "udp" {
-		return dnswire.ReadTCP(conn)
+		return dns.ReadTCP(conn)
 	}
-	buffer := make([]byte, dnswire.MaxMessage)
+	buffer := make([]byte, dns.MaxMessage)
 	n, err := conn.Read(buffer)
 	return buffer[:n], err
 }
 
-var types = map[string]dnswire.Type{
-	"A": dnswire.TypeA, "NS": dnswire.TypeNS, "SOA": dnswire.TypeSOA, "HINFO": dnswire.TypeHINFO, "TXT": dnswire.TypeTXT,
-	"AAAA": dnswire.TypeAAAA, "DS": dnswire.TypeDS, "OPT": dnswire.TypeOPT, "TKEY": dnswire.TypeTKEY, "TSIG": dnswire.TypeTSIG, "IXFR": dnswire.TypeIXFR,
-	"AXFR": dnswire.TypeAXFR, "MAILB": dnswire.TypeMAILB, "MAILA": dnswire.TypeMAILA, "ANY": dnswire.TypeANY,
+var types = map[string]dns.Type{
+	"A": dns.TypeA, "NS": dns.TypeNS, "SOA": dns.TypeSOA, "HINFO": dns.TypeHINFO, "TXT": dns.TypeTXT,
+	"AAAA": dns.TypeAAAA, "DS": dns.TypeDS, "OPT": dns.TypeOPT, "TKEY": dns.TypeTKEY, "TSIG": dns.TypeTSIG, "IXFR": dns.TypeIXFR,
+	"AXFR": dns.TypeAXFR, "MAILB": dns.TypeMAILB, "MAILA": dns.TypeMAILA, "ANY": dns.TypeANY,
 	"MX": 15, "CAA": 257, "TYPE0": 0, "NXNAME": 128, "TYPE1000": 1000,
 }
 
 // question reads "TXT name" as a query for it.
-func question(text string) dnswire.Message {
+func question(text string) dns.Message {
 	typ, owner, _ := strings.Cut(text, " ")
 	t, ok := types[typ]
 	if !ok {
 		panic("no type " + typ)
 	}
-	return dnswire.Message{ID: 4711, Questions: []dnswire.Question{{Name: name(owner), Type: t, Class: dnswire.ClassIN}}}
+	return dns.Message{ID: 4711, Questions: []dns.Question{{Name: name(owner), Type: t, Class: dns.ClassIN}}}
 }
 
 // show writes an answer as the tables below have it: rcode and flags, then a
 // record a line; those of the authority and additional sections are marked.
-func show(m dnswire.Message) string {
+func show(m dns.Message) string {
 	rcode := m.Rcode
 	edns, hasEDNS, _ := m.EDNS()
-	rcode |= dnswire.Rcode(edns.Extended) << 4
+	rcode |= dns.Rcode(edns.Extended) << 4
 	text := mnemonic(rcode)
 	for _, flag := range []struct {
 		set  bool
@@ -224,9 +224,9 @@ func show(m dnswire.Message) string {
 	if hasEDNS {
 		text += fmt.Sprintf(" edns=%d,%d,%t", edns.Version, edns.UDPSize, edns.DO)
 	}
-	for mark, section := range [][]dnswire.RR{m.Answers, m.Authority, m.Additional} {
+	for mark, section := range [][]dns.RR{m.Answers, m.Authority, m.Additional} {
 		for _, rr := range section {
-			if rr.Type != dnswire.TypeOPT {
+			if rr.Type != dns.TypeOPT {
 				text += "\n" + []string{"", "authority ", "additional "}[mark] + showRR(rr)
 			}
 		}
@@ -234,29 +234,29 @@ func show(m dnswire.Message) string {
 	return text
 }
 
-func showRR(rr dnswire.RR) string {
+func showRR(rr dns.RR) string {
 	text := fmt.Sprintf("%s %d ", rr.Name, rr.TTL)
 	switch rr.Type {
-	case dnswire.TypeA, dnswire.TypeAAAA:
+	case dns.TypeA, dns.TypeAAAA:
 		address, _ := netip.AddrFromSlice(rr.Data)
 		return text + address.String()
-	case dnswire.TypeTXT, dnswire.TypeHINFO:
-		values, err := dnswire.ParseTXT(rr.Data)
+	case dns.TypeTXT, dns.TypeHINFO:
+		values, err := dns.ParseTXT(rr.Data)
 		return text + fmt.Sprintf("%d %q %v", rr.Type, values, err)
-	case dnswire.TypeNS:
-		return text + "NS " + dnswire.Name(rr.Data).String()
-	case dnswire.TypeSOA:
+	case dns.TypeNS:
+		return text + "NS " + dns.Name(rr.Data).String()
+	case dns.TypeSOA:
 		mname, rname, numbers := readSOA(rr.Data)
 		return text + fmt.Sprintf("SOA %s %s %d", mname, rname, numbers)
 	}
 	return text + fmt.Sprintf("type %d, %d octets", rr.Type, len(rr.Data))
 }
 
-func readSOA(data []byte) (mname, rname dnswire.Name, numbers []uint32) {
-	var names []dnswire.Name
+func readSOA(data []byte) (mname, rname dns.Name, numbers []uint32) {
+	var names []dns.Name
 	for rest := data[:len(data)-20]; len(rest) > 0; {
 		end := bytes.IndexByte(rest, 0) + 1
-		names = append(names, dnswire.Name(rest[:end]))
+		names = append(names, dns.Name(rest[:end]))
 		rest = rest[end:]
 	}
 	for rest := data[len(data)-20:]; len(rest) > 0; rest = rest[4:] {
@@ -273,10 +273,10 @@ const (
 )
 
 // ask checks the frame of an answer and gives the rest as text.
-func ask(t *testing.T, network string, s *Server, query dnswire.Message) string {
+func ask(t *testing.T, network string, s *Server, query dns.Message) string {
 	t.Helper()
 	packed := exchange(t, network, s.Addr(), query.Pack())
-	answer, err := dnswire.Parse(packed)
+	answer, err := dns.ParseMessage(packed)
 	if err != nil || answer.ID != query.ID || !answer.Response || answer.Opcode != query.Opcode || !reflect.DeepEqual(answer.Questions, query.Questions) {
 		t.Errorf("%s: answer %+v, %v to %+v", network, answer, err, query)
 	}
@@ -415,7 +415,7 @@ func TestServerName(t *testing.T) {
 
 // All names are in NS; only the first is this server's own.
 func TestSeveralServerNames(t *testing.T) {
-	config := Config{Addresses: []string{"127.0.0.1:0"}, Hosts: []dnswire.Name{name("A.example.com"), name("b.example.net")}}
+	config := Config{Addresses: []string{"127.0.0.1:0"}, Hosts: []dns.Name{name("A.example.com"), name("b.example.net")}}
 	s := startWith(t, config, testZones())
 	for asked, want := range map[string]string{
 		"NS example.com": "NOERROR aa\nexample.com. 300 NS a.example.com.\nexample.com. 300 NS b.example.net.\n" +
@@ -447,7 +447,7 @@ func TestZoneAtTheServerName(t *testing.T) {
 		{"dns.example.net", "A ns.example.com", "NOERROR aa\nauthority " +
 			"ns.example.com. 60 SOA dns.example.net. hostmaster.ns.example.com. [9 3600 300 1209600 60]"},
 	} {
-		var host dnswire.Name
+		var host dns.Name
 		if test.host != "" {
 			host = name(test.host)
 		}
@@ -482,7 +482,7 @@ func TestAnswersDoNotMix(t *testing.T) {
 	for i := range 200 {
 		query := question(asked[i*i%len(asked)])
 		if i%3 == 0 {
-			query.Additional = []dnswire.RR{dnswire.EDNS{UDPSize: uint16(i * 10), DO: i%2 == 0}.RR()}
+			query.Additional = []dns.RR{dns.EDNS{UDPSize: uint16(i * 10), DO: i%2 == 0}.RR()}
 		}
 		got, want := used.answer(t.Context(), []byte("before"), query.Pack(), asker{limit: maxUDP}), fresh().answer(t.Context(), nil, query.Pack(), asker{limit: maxUDP})
 		if string(got) != "before"+string(want) {
@@ -515,7 +515,7 @@ func TestLongestApex(t *testing.T) {
 	backend.serials[apex] = 1
 	s := start(t, "", backend)
 	query := question("SOA " + apex)
-	query.Additional = []dnswire.RR{dnswire.EDNS{UDPSize: 4096}.RR()}
+	query.Additional = []dns.RR{dns.EDNS{UDPSize: 4096}.RR()}
 	want := fmt.Sprintf("NOERROR aa edns=0,1232,false\n%s 60 SOA %s %s [1 3600 300 1209600 60]", apex, apex, apex)
 	if got := ask(t, "udp", s, query); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
@@ -560,10 +560,10 @@ func TestSizes(t *testing.T) {
 	} {
 		query := question(test.question)
 		if test.udpSize > 0 {
-			query.Additional = []dnswire.RR{dnswire.EDNS{UDPSize: uint16(test.udpSize)}.RR()}
+			query.Additional = []dns.RR{dns.EDNS{UDPSize: uint16(test.udpSize)}.RR()}
 		}
 		packed := exchange(t, test.network, s.Addr(), query.Pack())
-		answer, err := dnswire.Parse(packed)
+		answer, err := dns.ParseMessage(packed)
 		_, hasEDNS, _ := answer.EDNS()
 		if err != nil || answer.Truncated != test.truncated || len(answer.Answers) != test.answers || hasEDNS != (test.udpSize > 0) ||
 			len(answer.Questions) != 1 || answer.Truncated && len(answer.Authority) > 0 {
@@ -587,24 +587,24 @@ func TestTooMuchForTCP(t *testing.T) {
 
 func TestEDNS(t *testing.T) {
 	s := start(t, "", testZones())
-	opt := dnswire.EDNS{UDPSize: 4096}.RR()
-	with := func(change func(*dnswire.RR)) dnswire.RR { rr := opt; change(&rr); return rr }
+	opt := dns.EDNS{UDPSize: 4096}.RR()
+	with := func(change func(*dns.RR)) dns.RR { rr := opt; change(&rr); return rr }
 	const soa = "\n" + soaText
 	for what, test := range map[string]struct {
-		additional []dnswire.RR
+		additional []dns.RR
 		want       string
 	}{
 		"none":               {nil, "NOERROR aa" + soa},
-		"plain":              {[]dnswire.RR{opt}, "NOERROR aa edns=0,1232,false" + soa},
-		"DNSSEC OK":          {[]dnswire.RR{dnswire.EDNS{UDPSize: 512, DO: true}.RR()}, "NOERROR aa edns=0,1232,true" + soa},
-		"version 1":          {[]dnswire.RR{dnswire.EDNS{UDPSize: 512, Version: 1, DO: true}.RR()}, "BADVERS edns=0,1232,true"},
-		"unknown flags":      {[]dnswire.RR{with(func(rr *dnswire.RR) { rr.TTL = 0x7fff })}, "NOERROR aa edns=0,1232,false" + soa},
-		"an unknown option":  {[]dnswire.RR{with(func(rr *dnswire.RR) { rr.Data = []byte("\xff\xfe\x00\x02ab") })}, "NOERROR aa edns=0,1232,false" + soa},
-		"a cookie":           {[]dnswire.RR{with(func(rr *dnswire.RR) { rr.Data = []byte("\x00\x0a\x00\x0812345678") })}, "NOERROR aa edns=0,1232,false" + soa},
-		"a broken option":    {[]dnswire.RR{with(func(rr *dnswire.RR) { rr.Data = []byte("\x00\x0a\x00\x0912345678") })}, "FORMERR edns=0,1232,false"},
-		"two":                {[]dnswire.RR{opt, opt}, "FORMERR edns=0,1232,false"},
-		"not at the root":    {[]dnswire.RR{with(func(rr *dnswire.RR) { rr.Name = name("a") })}, "FORMERR edns=0,1232,false"},
-		"behind some record": {[]dnswire.RR{{Name: name("a"), Type: 1000, Class: 1}, opt}, "NOERROR aa edns=0,1232,false" + soa},
+		"plain":              {[]dns.RR{opt}, "NOERROR aa edns=0,1232,false" + soa},
+		"DNSSEC OK":          {[]dns.RR{dns.EDNS{UDPSize: 512, DO: true}.RR()}, "NOERROR aa edns=0,1232,true" + soa},
+		"version 1":          {[]dns.RR{dns.EDNS{UDPSize: 512, Version: 1, DO: true}.RR()}, "BADVERS edns=0,1232,true"},
+		"unknown flags":      {[]dns.RR{with(func(rr *dns.RR) { rr.TTL = 0x7fff })}, "NOERROR aa edns=0,1232,false" + soa},
+		"an unknown option":  {[]dns.RR{with(func(rr *dns.RR) { rr.Data = []byte("\xff\xfe\x00\x02ab") })}, "NOERROR aa edns=0,1232,false" + soa},
+		"a cookie":           {[]dns.RR{with(func(rr *dns.RR) { rr.Data = []byte("\x00\x0a\x00\x0812345678") })}, "NOERROR aa edns=0,1232,false" + soa},
+		"a broken option":    {[]dns.RR{with(func(rr *dns.RR) { rr.Data = []byte("\x00\x0a\x00\x0912345678") })}, "FORMERR edns=0,1232,false"},
+		"two":                {[]dns.RR{opt, opt}, "FORMERR edns=0,1232,false"},
+		"not at the root":    {[]dns.RR{with(func(rr *dns.RR) { rr.Name = name("a") })}, "FORMERR edns=0,1232,false"},
+		"behind some record": {[]dns.RR{{Name: name("a"), Type: 1000, Class: 1}, opt}, "NOERROR aa edns=0,1232,false" + soa},
 	} {
 		query := question("SOA example.com")
 		query.Additional = test.additional
@@ -616,37 +616,37 @@ func TestEDNS(t *testing.T) {
 
 func TestOtherMessages(t *testing.T) {
 	s := start(t, "", testZones())
-	edit := func(change func(*dnswire.Message)) dnswire.Message {
+	edit := func(change func(*dns.Message)) dns.Message {
 		m := question("SOA example.com")
 		change(&m)
 		return m
 	}
-	class := func(c dnswire.Class) dnswire.Message {
-		return edit(func(m *dnswire.Message) { m.Questions[0].Class = c })
+	class := func(c dns.Class) dns.Message {
+		return edit(func(m *dns.Message) { m.Questions[0].Class = c })
 	}
 	for what, test := range map[string]struct {
-		query dnswire.Message
+		query dns.Message
 		want  string
 	}{
-		"recursion desired": {edit(func(m *dnswire.Message) { m.RecursionDesired = true }), "NOERROR aa rd\n" + soaText},
-		"flags of answers": {edit(func(m *dnswire.Message) {
+		"recursion desired": {edit(func(m *dns.Message) { m.RecursionDesired = true }), "NOERROR aa rd\n" + soaText},
+		"flags of answers": {edit(func(m *dns.Message) {
 			m.Authoritative, m.Truncated, m.RecursionAvailable, m.Rcode = true, true, true, 5
 		}), "NOERROR aa\n" + soaText},
 		"class CH":   {class(3), "REFUSED"},
-		"class NONE": {class(dnswire.ClassNONE), "REFUSED"},
-		"class ANY":  {class(dnswire.ClassANY), "REFUSED"},
-		"IQUERY":     {edit(func(m *dnswire.Message) { m.Opcode = 1 }), "NOTIMP"},
-		"STATUS":     {edit(func(m *dnswire.Message) { m.Opcode = 2; m.Questions = nil }), "NOTIMP"},
-		"NOTIFY":     {edit(func(m *dnswire.Message) { m.Opcode = 4; m.RecursionDesired = true }), "NOTIMP rd"},
-		"UPDATE": {edit(func(m *dnswire.Message) {
-			m.Opcode = dnswire.OpcodeUpdate
-			m.Authority = []dnswire.RR{{Name: name("example.com"), Type: 16, Class: 1}}
+		"class NONE": {class(dns.ClassNONE), "REFUSED"},
+		"class ANY":  {class(dns.ClassANY), "REFUSED"},
+		"IQUERY":     {edit(func(m *dns.Message) { m.Opcode = 1 }), "NOTIMP"},
+		"STATUS":     {edit(func(m *dns.Message) { m.Opcode = 2; m.Questions = nil }), "NOTIMP"},
+		"NOTIFY":     {edit(func(m *dns.Message) { m.Opcode = 4; m.RecursionDesired = true }), "NOTIMP rd"},
+		"UPDATE": {edit(func(m *dns.Message) {
+			m.Opcode = dns.OpcodeUpdate
+			m.Authority = []dns.RR{{Name: name("example.com"), Type: 16, Class: 1}}
 		}), "NOTIMP"},
-		"opcode 15":   {edit(func(m *dnswire.Message) { m.Opcode = 15 }), "NOTIMP"},
-		"no question": {edit(func(m *dnswire.Message) { m.Questions = nil }), "FORMERR"},
-		"IXFR with its SOA": {edit(func(m *dnswire.Message) {
-			m.Questions[0].Type = dnswire.TypeIXFR
-			m.Authority = []dnswire.RR{{Name: name("example.com"), Type: dnswire.TypeSOA, Class: 1, Data: dnswire.SOA{MName: name("a"), RName: name("b")}.Data()}}
+		"opcode 15":   {edit(func(m *dns.Message) { m.Opcode = 15 }), "NOTIMP"},
+		"no question": {edit(func(m *dns.Message) { m.Questions = nil }), "FORMERR"},
+		"IXFR with its SOA": {edit(func(m *dns.Message) {
+			m.Questions[0].Type = dns.TypeIXFR
+			m.Authority = []dns.RR{{Name: name("example.com"), Type: dns.TypeSOA, Class: 1, Data: dns.SOA{MName: name("a"), RName: name("b")}.Data()}}
 		}), "REFUSED"},
 	} {
 		for _, network := range []string{"udp", "tcp"} {
@@ -660,7 +660,7 @@ func TestOtherMessages(t *testing.T) {
 func TestBrokenMessages(t *testing.T) {
 	s := start(t, "", testZones())
 	whole := question("SOA example.com")
-	asked := string(whole.Pack()[dnswire.HeaderSize:])
+	asked := string(whole.Pack()[dns.HeaderSize:])
 	// Behind the ID: the flags, QDCOUNT, no records.
 	header := func(flags string, questions byte) string {
 		return "\x12\x67" + flags + "\x00" + string([]byte{questions}) + "\x00\x00\x00\x00\x00\x00"
@@ -707,20 +707,20 @@ func TestNoAnswer(t *testing.T) {
 
 func TestUnknownKey(t *testing.T) {
 	s := start(t, "", testZones())
-	key, err := dnswire.ParseKey("mesh-key", "c2VjcmV0")
+	key, err := dns.ParseKey("mesh-key", "c2VjcmV0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	query := question("SOA example.com")
-	query.Additional = []dnswire.RR{dnswire.EDNS{UDPSize: 4096}.RR()}
+	query.Additional = []dns.RR{dns.EDNS{UDPSize: 4096}.RR()}
 	signed, mac := key.Sign(query.Pack(), time.Now())
 	answer := exchange(t, "udp", s.Addr(), signed)
-	m, err := dnswire.Parse(answer)
+	m, err := dns.ParseMessage(answer)
 	if got, want := show(m), "NOTAUTH edns=0,1232,false\nadditional mesh-key. 0 type 250, 29 octets"; err != nil || got != want {
 		t.Errorf("%s, %v\nwant %s", got, err, want)
 	}
-	report, _ := errors.AsType[*dnswire.TSIGError](key.Verify(answer, mac, time.Now()))
-	if report == nil || report.Code != dnswire.RcodeBadKey {
+	report, _ := errors.AsType[*dns.TSIGError](key.Verify(answer, mac, time.Now()))
+	if report == nil || report.Code != dns.RcodeBadKey {
 		t.Errorf("the client reads %v", report)
 	}
 }
@@ -729,10 +729,10 @@ func TestUnknownKey(t *testing.T) {
 func TestUnknownKeyWithoutRoom(t *testing.T) {
 	s := start(t, "", testZones())
 	long := name(strings.Repeat(strings.Repeat("a", 62)+".", 4))
-	query := dnswire.Message{ID: 1, Questions: []dnswire.Question{{Name: long, Type: 16, Class: 1}}}
-	query.Additional = []dnswire.RR{
-		dnswire.EDNS{UDPSize: 512}.RR(),
-		{Name: name(strings.Repeat(strings.Repeat("b", 62)+".", 4)), Type: dnswire.TypeTSIG, Class: dnswire.ClassANY, Data: append([]byte(long), make([]byte, 16)...)},
+	query := dns.Message{ID: 1, Questions: []dns.Question{{Name: long, Type: 16, Class: 1}}}
+	query.Additional = []dns.RR{
+		dns.EDNS{UDPSize: 512}.RR(),
+		{Name: name(strings.Repeat(strings.Repeat("b", 62)+".", 4)), Type: dns.TypeTSIG, Class: dns.ClassANY, Data: append([]byte(long), make([]byte, 16)...)},
 	}
 	if got, want := ask(t, "udp", s, query), "NOTAUTH tc edns=0,1232,false"; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -751,7 +751,7 @@ func TestBackendFails(t *testing.T) {
 		query := question("TXT _mesh.office.example.com")
 		lines := func() int { return strings.Count(log.String(), "disk on fire") }
 		for range 100 {
-			answer, err := dnswire.Parse(s.answer(t.Context(), nil, query.Pack(), asker{limit: maxUDP}))
+			answer, err := dns.ParseMessage(s.answer(t.Context(), nil, query.Pack(), asker{limit: maxUDP}))
 			if err != nil || show(answer) != "SERVFAIL" || len(answer.Questions) != 1 {
 				t.Fatalf("%s, %v", show(answer), err)
 			}
@@ -773,8 +773,8 @@ func TestAnswersAreCounted(t *testing.T) {
 		ask(t, "udp", s, question(text))
 	}
 	badVersion, update := question("SOA example.com"), question("SOA example.com")
-	badVersion.Additional = []dnswire.RR{dnswire.EDNS{Version: 1}.RR()}
-	update.Opcode = dnswire.OpcodeUpdate
+	badVersion.Additional = []dns.RR{dns.EDNS{Version: 1}.RR()}
+	update.Opcode = dns.OpcodeUpdate
 	ask(t, "udp", s, badVersion)
 	ask(t, "tcp", s, update)
 	counted := page(s)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // manager keeps sockets open over restarts, as a service manager does.
@@ -160,7 +160,7 @@ func (m manager) newTCPAsker() func() error {
 		}
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(patience))
-		if err := dnswire.WriteTCP(conn, query); err != nil {
+		if err := dns.WriteTCP(conn, query); err != nil {
 			return err
 		}
 		return answerTo(conn)
@@ -187,7 +187,7 @@ func (m manager) keptTCPAsker(t *testing.T) func() error {
 				}
 			}
 			conn.SetDeadline(time.Now().Add(patience))
-			err := dnswire.WriteTCP(conn, query)
+			err := dns.WriteTCP(conn, query)
 			if err == nil {
 				err = answerTo(conn)
 			}

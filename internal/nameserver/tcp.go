@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"meshddns/internal/connlimit"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 const (
@@ -72,7 +72,7 @@ func (s *Server) serveConn(ctx context.Context, c *connlimit.Conn) {
 	var unread transferred
 	for goesOn := true; goesOn || in.Buffered() > 0; goesOn = c.Rest() {
 		c.SetReadDeadline(time.Now().Add(s.idleTime()))
-		query, err := dnswire.ReadTCP(in)
+		query, err := dns.ReadTCP(in)
 		if unread.apex != "" && (err == nil || err == io.EOF) {
 			s.peers.Fetched(client, unread.key, unread.apex, unread.serial)
 		}
@@ -80,7 +80,7 @@ func (s *Server) serveConn(ctx context.Context, c *connlimit.Conn) {
 		if err != nil || !c.Work(false) {
 			return
 		}
-		asking := asker{address: client, limit: dnswire.MaxMessage, at: time.Now()}
+		asking := asker{address: client, limit: dns.MaxMessage, at: time.Now()}
 		sent, done, err := s.transferSafely(ctx, c, query, asking)
 		if err != nil {
 			return
@@ -90,7 +90,7 @@ func (s *Server) serveConn(ctx context.Context, c *connlimit.Conn) {
 		}
 		answer = s.answerSafely(ctx, answer[:0], query, asking)
 		if len(answer) > 0 {
-			err = dnswire.WriteTCP(c, answer)
+			err = dns.WriteTCP(c, answer)
 		}
 		s.tcp.count(answer, asking.at)
 		if len(answer) == 0 || err != nil {

@@ -11,28 +11,28 @@ import (
 	"sync/atomic"
 	"time"
 
-	"meshddns/internal/dnswire"
-	"meshddns/internal/metrics"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 )
 
 // Peers are the servers that may transfer zones. Concurrent calls must be safe.
 type Peers interface {
 	// Key returns the key with a name, which has letters in lower case.
-	Key(name dnswire.Name) (key dnswire.Key, ok bool)
+	Key(name dns.Name) (key dns.Key, ok bool)
 	// May reports whether a peer may transfer a zone. key is the name of the key that has signed the
 	// request, "" for none.
-	May(from netip.Addr, key, apex dnswire.Name) bool
+	May(from netip.Addr, key, apex dns.Name) bool
 	// Names tells that a peer has a version of a zone, and reports whether it got it from this process.
-	Names(from netip.Addr, key, apex dnswire.Name, serial uint32) (sent bool)
+	Names(from netip.Addr, key, apex dns.Name, serial uint32) (sent bool)
 	// Fetched tells that a peer has got a version of a zone.
-	Fetched(from netip.Addr, key, apex dnswire.Name, serial uint32)
+	Fetched(from netip.Addr, key, apex dns.Name, serial uint32)
 }
 
 // Versions are the zones as they are transferred. Concurrent calls must be safe.
 type Versions interface {
 	// Version calls read with one version of a zone, which does not change meanwhile. It returns
 	// ErrNoZone if there is none.
-	Version(ctx context.Context, apex dnswire.Name, read func(Version) error) error
+	Version(ctx context.Context, apex dns.Name, read func(Version) error) error
 }
 
 // ErrNoZone is the error of a Versions for a name that is not the apex of a zone.
@@ -41,9 +41,9 @@ var ErrNoZone = errors.New("no such zone")
 // Version is one version of a zone. The server adds SOA, NS and its own addresses.
 type Version struct {
 	Serial  uint32
-	Catalog bool                         // a catalog zone (RFC 9432): the server adds SOA only
-	Inner   []dnswire.Name               // apexes of zones within the zone, which it delegates to this server
-	Records iter.Seq2[dnswire.RR, error] // the data of a record may be overwritten by the next one
+	Catalog bool                     // a catalog zone (RFC 9432): the server adds SOA only
+	Inner   []dns.Name               // apexes of zones within the zone, which it delegates to this server
+	Records iter.Seq2[dns.RR, error] // the data of a record may be overwritten by the next one
 	// Changes returns the changes since a version, the oldest first; nil if they are not known, so
 	// that the zone has to be sent whole. sent tells that the peer got that version from this process.
 	Changes func(since uint32, sent bool) (iter.Seq2[Change, error], error)
@@ -52,7 +52,7 @@ type Version struct {
 // Change is what a version of a zone has changed (RFC 1995).
 type Change struct {
 	Before, After  uint32 // serials
-	Removed, Added []dnswire.RR
+	Removed, Added []dns.RR
 }
 
 const (
@@ -82,7 +82,7 @@ var kindNames = [...]string{whole: "axfr", incremental: "ixfr", current: "curren
 // peer is the sender of requests for transfers.
 type peer struct {
 	address netip.Addr
-	key     dnswire.Name // "" for none
+	key     dns.Name // "" for none
 }
 
 // transfers are the places of transfers, and figures of those that have ended.
@@ -110,12 +110,12 @@ func (t *transfers) count(kind transferKind, octets uint64, err error) {
 	}
 }
 
-func (t *transfers) writeMetrics(page *metrics.Page) {
+func (t *transfers) writeMetrics(page *daemon.Page) {
 	page.Family("meshddns_dns_transfers_total", "counter", "Transfers of zones over TCP: whole (axfr), their changes (ixfr), or only the serial, because the peer is up to date (current).")
 	for kind, name := range kindNames {
-		label := metrics.Label{Name: "kind", Value: name}
-		page.Figure(t.sent[kind].Load(), label, metrics.Label{Name: "result", Value: "sent"})
-		page.Figure(t.failed[kind].Load(), label, metrics.Label{Name: "result", Value: "failed"})
+		label := daemon.Label{Name: "kind", Value: name}
+		page.Figure(t.sent[kind].Load(), label, daemon.Label{Name: "result", Value: "sent"})
+		page.Figure(t.failed[kind].Load(), label, daemon.Label{Name: "result", Value: "failed"})
 	}
 	page.Family("meshddns_dns_transfers_refused_total", "counter", "Queries for transfers over TCP that were refused.")
 	page.Figure(t.refused.Load())
@@ -150,24 +150,24 @@ func (t *transfers) begin(ctx context.Context, to peer) (end func(), ok bool) {
 
 // transferred is what a peer was sent and may not have read yet; zero: nothing.
 type transferred struct {
-	key, apex dnswire.Name
+	key, apex dns.Name
 	serial    uint32
 }
 
 // transfer answers a query for a zone or its changes over TCP. It reports false for another query, and
 // for one that is refused.
 func (s *Server) transfer(ctx context.Context, conn net.Conn, packet []byte, from asker) (sent transferred, done bool, err error) {
-	q := &dnswire.Query{}
-	if s.versions == nil || q.Read(packet) != nil || q.Response || q.Opcode != dnswire.OpcodeQuery || !q.HasQuestion ||
-		q.Class != dnswire.ClassIN || q.Type != dnswire.TypeAXFR && q.Type != dnswire.TypeIXFR {
+	q := &dns.Query{}
+	if s.versions == nil || q.Read(packet) != nil || q.Response || q.Opcode != dns.OpcodeQuery || !q.HasQuestion ||
+		q.Class != dns.ClassIN || q.Type != dns.TypeAXFR && q.Type != dns.TypeIXFR {
 		return sent, false, nil
 	}
-	t := &transfer{server: s, conn: conn, query: q, apex: dnswire.Name(q.Name)}
-	t.signature, err = dnswire.CheckSignature(packet, s.peers.Key, from.at)
+	t := &transfer{server: s, conn: conn, query: q, apex: dns.Name(q.Name)}
+	t.signature, err = dns.CheckSignature(packet, s.peers.Key, from.at)
 	key := keyOf(t.signature)
 	since, known := askedSerial(packet)
-	if err != nil || t.signature != nil && t.signature.Error != dnswire.RcodeSuccess || !s.peers.May(from.address, key, t.apex) ||
-		q.Type == dnswire.TypeIXFR && !known {
+	if err != nil || t.signature != nil && t.signature.Error != dns.RcodeSuccess || !s.peers.May(from.address, key, t.apex) ||
+		q.Type == dns.TypeIXFR && !known {
 		s.transfers.refused.Add(1)
 		return sent, false, nil
 	}
@@ -185,7 +185,7 @@ func (s *Server) transfer(ctx context.Context, conn net.Conn, packet []byte, fro
 	defer time.AfterFunc(transferTime, func() { conn.Close() }).Stop() // ctx does not end a write to a peer that reads slowly
 	err = s.versions.Version(ctx, t.apex, func(v Version) error {
 		t.static = s.staticRecords(ctx, t.apex, v)
-		if q.Type == dnswire.TypeAXFR {
+		if q.Type == dns.TypeAXFR {
 			return t.send(t.whole(v))
 		}
 		return t.sendSince(v, since, s.peers.Names(from.address, key, t.apex, since))
@@ -195,29 +195,29 @@ func (s *Server) transfer(ctx context.Context, conn net.Conn, packet []byte, fro
 	}
 	s.transfers.count(t.kind, t.octets, err)
 	if err == nil {
-		s.answered[dnswire.RcodeSuccess].Add(1)
+		s.answered[dns.RcodeSuccess].Add(1)
 		s.tcp.count(t.reply.Bytes(), from.at)
 	} else if !errors.As(err, new(*net.OpError)) {
-		s.failed(ctx, dnswire.Question{Name: t.apex, Type: q.Type, Class: q.Class}, err)
+		s.failed(ctx, dns.Question{Name: t.apex, Type: q.Type, Class: q.Class}, err)
 	}
 	return transferred{key, t.apex, t.serial}, true, err
 }
 
 // mayTransfer reports whether the asker may transfer the zone of the question.
 func (s *Server) mayTransfer(r *request, from asker) bool {
-	return s.peers != nil && s.peers.May(from.address, keyOf(r.signature), dnswire.Name(r.query.Name))
+	return s.peers != nil && s.peers.May(from.address, keyOf(r.signature), dns.Name(r.query.Name))
 }
 
 // incrementally answers a query for changes that transfer does not answer. Over UDP a single SOA record
 // tells the peer to ask over TCP (RFC 1995, section 2).
-func (s *Server) incrementally(ctx context.Context, r *request, packet []byte, from asker) (dnswire.Rcode, dnswire.Mark) {
+func (s *Server) incrementally(ctx context.Context, r *request, packet []byte, from asker) (dns.Rcode, dns.Mark) {
 	if _, known := askedSerial(packet); !known {
-		return dnswire.RcodeFormErr, r.reply.Mark()
+		return dns.RcodeFormErr, r.reply.Mark()
 	}
 	if from.tcp() {
-		return dnswire.RcodeRefused, r.reply.Mark()
+		return dns.RcodeRefused, r.reply.Mark()
 	}
-	r.query.Type = dnswire.TypeSOA
+	r.query.Type = dns.TypeSOA
 	return s.resolve(ctx, r, from)
 }
 
@@ -228,7 +228,7 @@ func appendExpire(options []byte) []byte {
 }
 
 // keyOf returns the name of the key of a signature, "" for none.
-func keyOf(s *dnswire.Signature) dnswire.Name {
+func keyOf(s *dns.Signature) dns.Name {
 	if s == nil {
 		return ""
 	}
@@ -237,11 +237,11 @@ func keyOf(s *dnswire.Signature) dnswire.Name {
 
 // askedSerial returns the serial in the authority section of a query for changes (RFC 1995, section 3).
 func askedSerial(packet []byte) (serial uint32, ok bool) {
-	m, err := dnswire.Parse(packet)
+	m, err := dns.ParseMessage(packet)
 	if err != nil || len(m.Authority) != 1 {
 		return 0, false
 	}
-	soa, err := dnswire.ParseSOA(m.Authority[0])
+	soa, err := dns.ParseSOA(m.Authority[0])
 	return soa.Serial, err == nil
 }
 
@@ -249,25 +249,25 @@ func askedSerial(packet []byte) (serial uint32, ok bool) {
 func newer(serial, than uint32) bool { return int32(serial-than) > 0 }
 
 // SOA returns the SOA record of a version of a zone.
-func (s *Server) SOA(apex dnswire.Name, serial uint32) dnswire.RR {
-	soa := dnswire.SOA{
+func (s *Server) SOA(apex dns.Name, serial uint32) dns.RR {
+	soa := dns.SOA{
 		MName: s.hostIn(apex), RName: below("hostmaster", apex), Serial: serial,
 		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minimum: soaMinimum,
 	}
-	return dnswire.RR{Name: apex, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, TTL: min(soaTTL, soaMinimum), Data: soa.Data()}
+	return dns.RR{Name: apex, Type: dns.TypeSOA, Class: dns.ClassIN, TTL: min(soaTTL, soaMinimum), Data: soa.Data()}
 }
 
 // staticRecords returns the records of a version that the server itself has: SOA first, then NS, the
 // addresses of its own name, and the delegations of inner zones.
-func (s *Server) staticRecords(ctx context.Context, apex dnswire.Name, v Version) (all []dnswire.RR) {
+func (s *Server) staticRecords(ctx context.Context, apex dns.Name, v Version) (all []dns.RR) {
 	all = append(all, s.SOA(apex, v.Serial))
 	if v.Catalog {
 		return all
 	}
-	hosts := map[dnswire.Name]bool{}
-	for _, zone := range append([]dnswire.Name{apex}, v.Inner...) {
-		for _, name := range append([]dnswire.Name{s.hostIn(zone)}, s.others...) {
-			all = append(all, dnswire.RR{Name: zone, Type: dnswire.TypeNS, Class: dnswire.ClassIN, TTL: nsTTL, Data: []byte(name)})
+	hosts := map[dns.Name]bool{}
+	for _, zone := range append([]dns.Name{apex}, v.Inner...) {
+		for _, name := range append([]dns.Name{s.hostIn(zone)}, s.others...) {
+			all = append(all, dns.RR{Name: zone, Type: dns.TypeNS, Class: dns.ClassIN, TTL: nsTTL, Data: []byte(name)})
 		}
 		hosts[s.hostIn(zone)] = true
 	}
@@ -283,28 +283,28 @@ func (s *Server) staticRecords(ctx context.Context, apex dnswire.Name, v Version
 }
 
 // addressRecord returns the A or AAAA record of a valid address.
-func addressRecord(owner dnswire.Name, address netip.Addr) dnswire.RR {
+func addressRecord(owner dns.Name, address netip.Addr) dns.RR {
 	address = address.Unmap()
-	t := dnswire.TypeAAAA
+	t := dns.TypeAAAA
 	if address.Is4() {
-		t = dnswire.TypeA
+		t = dns.TypeA
 	}
-	return dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: addressTTL, Data: address.AsSlice()}
+	return dns.RR{Name: owner, Type: t, Class: dns.ClassIN, TTL: addressTTL, Data: address.AsSlice()}
 }
 
 // transfer is an answer that may take many messages.
 type transfer struct {
 	server    *Server
 	conn      net.Conn
-	query     *dnswire.Query
-	apex      dnswire.Name
-	signature *dnswire.Signature
-	static    []dnswire.RR
+	query     *dns.Query
+	apex      dns.Name
+	signature *dns.Signature
+	static    []dns.RR
 	options   []byte // EDNS options of each message
 	kind      transferKind
 	serial    uint32 // of the version that was sent
 	octets    uint64
-	reply     dnswire.Packer
+	reply     dns.Packer
 	begun     bool // reply has a message
 }
 
@@ -313,7 +313,7 @@ type transfer struct {
 func (t *transfer) sendSince(v Version, since uint32, sent bool) error {
 	if !newer(v.Serial, since) {
 		t.kind = current
-		return t.send(func(func(dnswire.RR, error) bool) {})
+		return t.send(func(func(dns.RR, error) bool) {})
 	}
 	changes, err := v.Changes(since, sent)
 	if err != nil {
@@ -327,8 +327,8 @@ func (t *transfer) sendSince(v Version, since uint32, sent bool) error {
 }
 
 // send sends records, and the SOA record at the end.
-func (t *transfer) send(records iter.Seq2[dnswire.RR, error]) error {
-	soa, err := dnswire.ParseSOA(t.static[0])
+func (t *transfer) send(records iter.Seq2[dns.RR, error]) error {
+	soa, err := dns.ParseSOA(t.static[0])
 	if err != nil {
 		return err
 	}
@@ -348,8 +348,8 @@ func (t *transfer) send(records iter.Seq2[dnswire.RR, error]) error {
 }
 
 // whole returns the records of a whole zone without its last one (RFC 5936, section 2.2).
-func (t *transfer) whole(v Version) iter.Seq2[dnswire.RR, error] {
-	return func(yield func(dnswire.RR, error) bool) {
+func (t *transfer) whole(v Version) iter.Seq2[dns.RR, error] {
+	return func(yield func(dns.RR, error) bool) {
 		for _, rr := range t.static {
 			if !yield(rr, nil) {
 				return
@@ -360,17 +360,17 @@ func (t *transfer) whole(v Version) iter.Seq2[dnswire.RR, error] {
 }
 
 // changes returns the records of changes without the last one (RFC 1995, section 4).
-func (t *transfer) changes(all iter.Seq2[Change, error]) iter.Seq2[dnswire.RR, error] {
-	return func(yield func(dnswire.RR, error) bool) {
+func (t *transfer) changes(all iter.Seq2[Change, error]) iter.Seq2[dns.RR, error] {
+	return func(yield func(dns.RR, error) bool) {
 		if !yield(t.static[0], nil) {
 			return
 		}
 		for c, err := range all {
 			if err != nil {
-				yield(dnswire.RR{}, err)
+				yield(dns.RR{}, err)
 				return
 			}
-			for _, part := range [][]dnswire.RR{{t.server.SOA(t.apex, c.Before)}, c.Removed, {t.server.SOA(t.apex, c.After)}, c.Added} {
+			for _, part := range [][]dns.RR{{t.server.SOA(t.apex, c.Before)}, c.Removed, {t.server.SOA(t.apex, c.After)}, c.Added} {
 				for _, rr := range part {
 					if !yield(rr, nil) {
 						return
@@ -382,7 +382,7 @@ func (t *transfer) changes(all iter.Seq2[Change, error]) iter.Seq2[dnswire.RR, e
 }
 
 // add appends a record to the open message, or to a new one.
-func (t *transfer) add(rr dnswire.RR) error {
+func (t *transfer) add(rr dns.RR) error {
 	if t.begun && t.reply.Len() > messageRoom {
 		if err := t.flush(); err != nil {
 			return err
@@ -392,7 +392,7 @@ func (t *transfer) add(rr dnswire.RR) error {
 		t.reply.Begin(t.reply.Bytes()[:0], t.query)
 		t.begun = true
 	}
-	t.reply.Record(dnswire.SectionAnswer, rr)
+	t.reply.Record(dns.SectionAnswer, rr)
 	return nil
 }
 
@@ -403,14 +403,14 @@ func (t *transfer) flush() error {
 	}
 	t.begun = false
 	if t.query.HasEDNS {
-		edns := dnswire.EDNS{UDPSize: maxUDP, DO: t.query.EDNS.DO, Options: t.options}
-		t.reply.Record(dnswire.SectionAdditional, edns.RR())
+		edns := dns.EDNS{UDPSize: maxUDP, DO: t.query.EDNS.DO, Options: t.options}
+		t.reply.Record(dns.SectionAdditional, edns.RR())
 	}
-	t.reply.Flags(true, false, dnswire.RcodeSuccess)
+	t.reply.Flags(true, false, dns.RcodeSuccess)
 	message := t.reply.Bytes()
 	if t.signature != nil {
 		message = t.signature.Sign(message, time.Now())
 	}
 	t.octets += uint64(len(message))
-	return dnswire.WriteTCP(t.conn, message)
+	return dns.WriteTCP(t.conn, message)
 }

@@ -9,23 +9,23 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // longZone is a zone with so many messages of records, which any peer may transfer.
 type longZone int
 
-func (longZone) Key(dnswire.Name) (key dnswire.Key, ok bool) { return }
+func (longZone) Key(dns.Name) (key dns.Key, ok bool) { return }
 
-func (longZone) May(netip.Addr, dnswire.Name, dnswire.Name) bool { return true }
+func (longZone) May(netip.Addr, dns.Name, dns.Name) bool { return true }
 
-func (longZone) Names(netip.Addr, dnswire.Name, dnswire.Name, uint32) bool { return false }
+func (longZone) Names(netip.Addr, dns.Name, dns.Name, uint32) bool { return false }
 
-func (longZone) Fetched(netip.Addr, dnswire.Name, dnswire.Name, uint32) {}
+func (longZone) Fetched(netip.Addr, dns.Name, dns.Name, uint32) {}
 
-func (z longZone) Version(_ context.Context, apex dnswire.Name, read func(Version) error) error {
-	rr := dnswire.RR{Name: apex, Type: dnswire.TypeTXT, Class: dnswire.ClassIN, Data: make([]byte, maxRecord-100)}
-	return read(Version{Serial: 7, Records: func(yield func(dnswire.RR, error) bool) {
+func (z longZone) Version(_ context.Context, apex dns.Name, read func(Version) error) error {
+	rr := dns.RR{Name: apex, Type: dns.TypeTXT, Class: dns.ClassIN, Data: make([]byte, maxRecord-100)}
+	return read(Version{Serial: 7, Records: func(yield func(dns.RR, error) bool) {
 		for range int(z) * messageRoom / (maxRecord - 100) {
 			if !yield(rr, nil) {
 				return

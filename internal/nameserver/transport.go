@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"meshddns/internal/dnswire"
-	"meshddns/internal/tasks"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 )
 
 // maxUDPQuery bounds the octets of a query that are read. Normal queries are much shorter.
@@ -46,7 +46,7 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 func (s *Server) answerSafely(ctx context.Context, buffer, packet []byte, from asker) (answer []byte) {
 	defer func() {
 		if value := recover(); value != nil {
-			s.logFailure(ctx, &tasks.Panic{Value: value, Stack: debug.Stack()})
+			s.logFailure(ctx, &daemon.Panic{Value: value, Stack: debug.Stack()})
 			answer = serverFailure(buffer, packet)
 		}
 	}()
@@ -57,7 +57,7 @@ func (s *Server) answerSafely(ctx context.Context, buffer, packet []byte, from a
 func (s *Server) transferSafely(ctx context.Context, conn net.Conn, packet []byte, from asker) (sent transferred, done bool, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &tasks.Panic{Value: value, Stack: debug.Stack()}
+			err = &daemon.Panic{Value: value, Stack: debug.Stack()}
 			s.logFailure(ctx, err)
 		}
 	}()
@@ -67,10 +67,10 @@ func (s *Server) transferSafely(ctx context.Context, conn net.Conn, packet []byt
 // serverFailure appends a SERVFAIL header to the buffer, or nothing if the packet is not a query.
 func serverFailure(buffer, packet []byte) []byte {
 	const response, opcodeAndRD, servFail = 0x80, 0x79, 2
-	if len(packet) < dnswire.HeaderSize || packet[2]&response != 0 {
+	if len(packet) < dns.HeaderSize || packet[2]&response != 0 {
 		return buffer
 	}
-	header := [dnswire.HeaderSize]byte{packet[0], packet[1], response | packet[2]&opcodeAndRD, servFail}
+	header := [dns.HeaderSize]byte{packet[0], packet[1], response | packet[2]&opcodeAndRD, servFail}
 	return append(buffer, header[:]...)
 }
 

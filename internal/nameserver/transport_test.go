@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/support"
 )
 
@@ -166,7 +166,7 @@ func TestPipelining(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m, err := dnswire.Parse(answer); err != nil || m.ID != uint16(id) {
+		if m, err := dns.ParseMessage(answer); err != nil || m.ID != uint16(id) {
 			t.Errorf("answer %d has ID %d, %v", id, m.ID, err)
 		}
 	}
@@ -187,7 +187,7 @@ func dialFrom(address string, s *Server) (net.Conn, error) {
 
 func askOn(conn net.Conn) error {
 	query := question("SOA example.com")
-	if err := dnswire.WriteTCP(conn, query.Pack()); err != nil {
+	if err := dns.WriteTCP(conn, query.Pack()); err != nil {
 		return err
 	}
 	_, err := receive(conn)

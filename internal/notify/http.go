@@ -3,37 +3,37 @@ package notify
 import (
 	"net/http"
 
-	"meshddns/internal/envelope"
+	"meshddns/internal/web"
 )
 
 // List answers with all targets.
-func (n *Table) List(r *http.Request) (envelope.Reply, error) { return n.Table.List(r, shown) }
+func (n *Table) List(r *http.Request) (web.Reply, error) { return n.Table.List(r, shown) }
 
 // Show answers with one target.
-func (n *Table) Show(r *http.Request) (envelope.Reply, error) { return n.Table.Show(r, shown) }
+func (n *Table) Show(r *http.Request) (web.Reply, error) { return n.Table.Show(r, shown) }
 
 // Put creates or replaces a target.
-func (n *Table) Put(r *http.Request) (envelope.Reply, error) { return n.Table.Put(r, shown) }
+func (n *Table) Put(r *http.Request) (web.Reply, error) { return n.Table.Put(r, shown) }
 
 // Test sends a message now, and answers with the outcome. A success also makes a target that is
 // stopped, or waits for its next try, try at once.
-func (s *Sender) Test(r *http.Request) (envelope.Reply, error) {
+func (s *Sender) Test(r *http.Request) (web.Reply, error) {
 	t, err := s.Table.One(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
-	ctx, cancel, err := envelope.Wait(r, callTime)
+	ctx, cancel, err := web.Wait(r, callTime)
 	defer cancel()
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	result := send(ctx, t, message{language: languages[t.Language], test: true}, s.Table.now())
 	if result.ok() && t.state != OK {
 		err = s.Table.restart(r.Context(), t)
 	}
-	return envelope.Reply{Data: struct {
+	return web.Reply{Data: struct {
 		OK      bool   `json:"ok"`
 		Status  int    `json:"status"`
 		Message string `json:"message"`
-	}{result.ok(), result.status, result.text(envelope.Language(r))}}, err
+	}{result.ok(), result.status, result.text(web.Language(r))}}, err
 }

@@ -14,11 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/guard"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
+	"meshddns/internal/web"
 )
 
 // Kind is a kind of receiver.
@@ -191,7 +191,7 @@ func (v verdict) fault(status int, hidden []string) mesh.Fault {
 // call makes a request and reads the answer. An error does not have the URL.
 func call(r *http.Request) (answer, error) {
 	r.Header.Set("User-Agent", userAgent)
-	r.Header.Set(guard.NotificationHeader, "1")
+	r.Header.Set(web.NotificationHeader, "1")
 	response, err := client.Do(r)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {

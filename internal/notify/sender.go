@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
-	"meshddns/internal/tasks"
 )
 
 const (
@@ -24,8 +24,8 @@ const (
 // The pauses after a failure, and after a doubtful answer, where doubtTries take a day. Tries are counted and not
 // hours, because the clock may be what is wrong.
 var (
-	pauses      = tasks.Backoff{First: 5 * time.Second, Longest: 5 * time.Minute}
-	doubtPauses = tasks.Backoff{First: 5 * time.Second, Longest: 50 * time.Minute} // with jitter at most provider.MaxRetryAfter
+	pauses      = daemon.Backoff{First: 5 * time.Second, Longest: 5 * time.Minute}
+	doubtPauses = daemon.Backoff{First: 5 * time.Second, Longest: 50 * time.Minute} // with jitter at most provider.MaxRetryAfter
 )
 
 const doubtTries = 35
@@ -83,14 +83,14 @@ func (s *Sender) follow(ctx context.Context, id string) {
 	for ctx.Err() == nil {
 		changed, grown := s.Table.Changed(), s.History.Grown()
 		var wait waiting
-		err := tasks.Call(func() (err error) {
+		err := daemon.Call(func() (err error) {
 			wait, err = w.turn(ctx, id)
 			return err
 		})
 		if errors.Is(err, ErrUnknown) {
 			return
 		}
-		if crash, ok := errors.AsType[*tasks.Panic](err); ok {
+		if crash, ok := errors.AsType[*daemon.Panic](err); ok {
 			w.crashed(crash)
 		}
 		if err != nil {
@@ -118,7 +118,7 @@ func (w *worker) turn(ctx context.Context, id string) (waiting, error) {
 }
 
 // crashed stops the target after a panic in its work.
-func (w *worker) crashed(crash *tasks.Panic) {
+func (w *worker) crashed(crash *daemon.Panic) {
 	w.sender.Log.Error("the work for a notification target has crashed", "id", w.ID, "kind", string(w.Kind), "error", crash)
 	w.stop(mesh.Fault{Code: string(msg.MessageCrashed)})
 	w.unsaved = true

@@ -5,15 +5,15 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/order"
 	"meshddns/internal/reconcile"
 )
 
@@ -215,7 +215,7 @@ func (p *Page) search(ctx context.Context, query string, in msg.Language) (*foun
 		}
 		f.Rows = append(f.Rows, line)
 	}
-	for _, name := range []string{dnsname.Parse(query), mesh.Label + "." + dnsname.Parse(query)} {
+	for _, name := range []string{dns.Parse(query), mesh.Label + "." + dns.Parse(query)} {
 		if names[name] {
 			continue
 		}
@@ -232,7 +232,7 @@ func (p *Page) search(ctx context.Context, query string, in msg.Language) (*foun
 
 // matching reads the usages that a query is about, each once, and one more than are shown.
 func (p *Page) matching(ctx context.Context, query string) (all []mesh.Usage, err error) {
-	name := dnsname.Parse(query)
+	name := dns.Parse(query)
 	names := []string{name, mesh.Label + "." + name}
 	if !strings.Contains(name, ".") {
 		if names, err = p.prefixed(ctx, name, maxFound+1); err != nil {
@@ -254,7 +254,7 @@ func (p *Page) matching(ctx context.Context, query string) (all []mesh.Usage, er
 		}
 		all = append(all, usages...)
 	}
-	order.By(all, func(a, b mesh.Usage) int { return cmp.Compare(a.Seq, b.Seq) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Seq < all[j].Seq })
 	return slices.CompactFunc(all, func(a, b mesh.Usage) bool { return a.Seq == b.Seq }), nil
 }
 

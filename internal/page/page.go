@@ -12,16 +12,15 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/envelope"
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
-	"meshddns/internal/guard"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
-	"meshddns/internal/tasks"
+	"meshddns/internal/web"
 )
 
 // Source is what a page asks the program. All fields are required.
@@ -45,7 +44,7 @@ type Source struct {
 	Addresses     func() reconcile.Addresses                                                      // of this host
 	Faults        func() int64                                                                    // for which the provision file is not applied
 	Refuse        func(w http.ResponseWriter, r *http.Request, err error)                         // answers where there is no page
-	Fault         func(r *http.Request, err error) *envelope.Failure                              // logs a fault, and returns it without paths
+	Fault         func(r *http.Request, err error) *web.Failure                                   // logs a fault, and returns it without paths
 
 	Program, SQLite string // versions
 	Schema          int
@@ -67,11 +66,11 @@ const (
 // ServeHTTP answers a request that accepts text/html with the page, and refuses any other as one for
 // an unknown path.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !guard.Accepts(r, "text/html") {
-		p.Refuse(w, r, envelope.Fail(msg.NotFound))
+	if !web.Accepts(r, "text/html") {
+		p.Refuse(w, r, web.Fail(msg.NotFound))
 		return
 	}
-	language := envelope.Language(r)
+	language := web.Language(r)
 	content, err := p.content(r, language)
 	if err == nil {
 		send(w, http.StatusOK, content)
@@ -85,8 +84,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // content returns the page for a request: an overview, or what a search found.
 func (p *Page) content(r *http.Request, language msg.Language) (content []byte, err error) {
-	defer tasks.Catch(&err)
-	query, err := envelope.ParseQuery(r)
+	defer daemon.Catch(&err)
+	query, err := web.ParseQuery(r)
 	if err != nil {
 		return nil, err
 	}

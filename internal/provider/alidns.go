@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 )
 
 // aliDNS is Alibaba Cloud DNS, API version 2015-01-09: one call per action, parameters in the query,
@@ -117,7 +117,7 @@ type aliDomain struct {
 }
 
 func (d aliDomain) zone() zone {
-	name := dnsname.Parse(cmp.Or(d.PunyCode, d.DomainName))
+	name := dns.Parse(cmp.Or(d.PunyCode, d.DomainName))
 	return zone{id: d.DomainName, unique: d.DomainId, name: name, minTTL: aliMinTTL, servers: d.DnsServers.DnsServer}
 }
 

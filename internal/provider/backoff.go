@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"meshddns/internal/tasks"
+	"meshddns/internal/daemon"
 )
 
 // Backoff is the schedule of retries after transient failures.
@@ -26,7 +26,7 @@ func (b Backoff) Delay(failed int, err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok && e.RetryAfter > 0 {
 		return min(e.RetryAfter, MaxRetryAfter)
 	}
-	return tasks.Backoff{First: b.First, Longest: maxDelay}.Jittered(failed)
+	return daemon.Backoff{First: b.First, Longest: maxDelay}.Jittered(failed)
 }
 
 func pause(ctx context.Context, d time.Duration) bool {

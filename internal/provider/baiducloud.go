@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -161,7 +161,7 @@ func baiduList[T any](ctx context.Context, v baiduCloud, c call, missing Kind, i
 type baiduZone struct{ ID, Name, ProductVersion string }
 
 func (e baiduZone) zone() zone {
-	return zone{id: e.Name, unique: e.ID, name: dnsname.Fold(e.Name), minTTL: baiduMinTTL(e.ProductVersion)}
+	return zone{id: e.Name, unique: e.ID, name: dns.Fold(e.Name), minTTL: baiduMinTTL(e.ProductVersion)}
 }
 
 // search lists the zones whose names contain part.

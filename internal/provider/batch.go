@@ -6,14 +6,14 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
-	"meshddns/internal/order"
-	"meshddns/internal/tasks"
 )
 
 // zoneVendor is a vendor that lists whole zones.
@@ -60,7 +60,7 @@ func (c *Client) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[s
 	}
 	for name, target := range sets.aliases {
 		set := all[name]
-		set.Alias = msg.Say(dnsname.Fold(target))
+		set.Alias = msg.Say(dns.Fold(target))
 		all[name] = set
 	}
 	return all, nil
@@ -165,8 +165,9 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 	c.check(z, all)
 	todo := all.left()
 	// All callers take the turns in the same order, so that there is no deadlock.
-	order.By(todo, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(a.at.name, b.at.name), cmp.Compare(a.at.kind, b.at.kind))
+	sort.SliceStable(todo, func(i, j int) bool {
+		a, b := todo[i], todo[j]
+		return cmp.Or(cmp.Compare(a.at.name, b.at.name), cmp.Compare(a.at.kind, b.at.kind)) < 0
 	})
 	for i, j := range todo {
 		turn := c.turn(j.at)
@@ -200,7 +201,7 @@ func (c *Client) check(z zone, all jobs) {
 	named := map[setKey]bool{}
 	for _, j := range all {
 		switch {
-		case dnsname.Fold(j.change.Zone) != z.name:
+		case dns.Fold(j.change.Zone) != z.name:
 			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", j.at.name)})
 		case named[j.at]:
 			j.end(&Error{Kind: Changed, Detail: msg.Textf("%s is in two changes of one call", j.at.name)})
@@ -350,7 +351,7 @@ func each(ctx context.Context, share time.Duration, n int, f func(i int) error) 
 					errs[i] = errLater
 				}
 				if errs[i] == nil {
-					errs[i] = tasks.Call(func() error { return f(i) })
+					errs[i] = daemon.Call(func() error { return f(i) })
 					state.note(errs[i])
 				}
 			}

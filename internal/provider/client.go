@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -163,10 +163,10 @@ func (c *Client) Read(ctx context.Context, zone, name string, t Type) (RRset, er
 	if err != nil {
 		return RRset{}, err
 	}
-	set, err := c.vendor.list(ctx, z, setKey{dnsname.Fold(name), t})
+	set, err := c.vendor.list(ctx, z, setKey{dns.Fold(name), t})
 	values := set.values()
 	if err == nil && set.alias != "" && len(values.Values) == 0 {
-		err = aliased(dnsname.Fold(name), set.alias)
+		err = aliased(dns.Fold(name), set.alias)
 	}
 	return values, err
 }
@@ -216,7 +216,7 @@ func (c *Client) Change(ctx context.Context, ch Change) error {
 }
 
 // at returns the set that a change is about.
-func (ch Change) at() setKey { return setKey{dnsname.Fold(ch.Name), ch.Type} }
+func (ch Change) at() setKey { return setKey{dns.Fold(ch.Name), ch.Type} }
 
 // plan reads the name and plans the change.
 func (c *Client) plan(ctx context.Context, at setKey, ch Change) (plan, error) {
@@ -448,7 +448,7 @@ func relative(name string, z zone) string {
 
 // absolute returns the full name of a relative one.
 func absolute(relative string, z zone) string {
-	if relative = dnsname.Fold(relative); relative == "@" || relative == "" {
+	if relative = dns.Fold(relative); relative == "@" || relative == "" {
 		return z.name
 	}
 	return relative + "." + z.name

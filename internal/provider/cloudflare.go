@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -198,7 +198,7 @@ func cloudflareZonesCall(query url.Values) call {
 // cloudflarePublic selects one zone for each name.
 func cloudflarePublic(entries []cloudflareZone) (zones []zone) {
 	for _, e := range entries {
-		z := zone{id: e.ID, unique: e.ID, name: dnsname.Fold(e.Name), minTTL: cloudflareMinTTL, servers: e.Servers}
+		z := zone{id: e.ID, unique: e.ID, name: dns.Fold(e.Name), minTTL: cloudflareMinTTL, servers: e.Servers}
 		at := slices.IndexFunc(zones, func(other zone) bool { return other.name == z.name })
 		switch {
 		case e.Type == "internal":
@@ -231,7 +231,7 @@ func (e cloudflareShown) entry(z zone) entry {
 	if e.TTL == 1 {
 		e.TTL = cloudflareAutoTTL
 	}
-	name := dnsname.Fold(e.Name)
+	name := dns.Fold(e.Name)
 	off := e.Type == "CNAME" && name == z.name
 	text := e.Content
 	if d := e.Data; d != nil && e.Type == string(SRV) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
@@ -113,11 +113,11 @@ func unreadAtClouds(c *cloudtest.Cloud) (all []func() (end func())) {
 // unreadAtServers are answers to an update that is made; those after it are refused.
 func unreadAtServers(f *servertest.Front) (all []func() (end func())) {
 	for _, spoil := range []servertest.Spoil{
-		func(dnswire.Message, []byte) []byte { return nil },
-		func(_ dnswire.Message, answer []byte) []byte { return answer[:len(answer)-1] },
-		servertest.Fails(dnswire.RcodeRefused, false),
-		servertest.Fails(dnswire.RcodeServFail, false),
-		servertest.Fails(dnswire.RcodeServFail, true),
+		func(dns.Message, []byte) []byte { return nil },
+		func(_ dns.Message, answer []byte) []byte { return answer[:len(answer)-1] },
+		servertest.Fails(dns.RcodeRefused, false),
+		servertest.Fails(dns.RcodeServFail, false),
+		servertest.Fails(dns.RcodeServFail, true),
 	} {
 		all = append(all, func() (end func()) { return f.Unread(spoil) })
 	}

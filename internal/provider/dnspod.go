@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
@@ -130,7 +130,7 @@ type dnspodDomain struct {
 
 func (d dnspodDomain) zone() zone {
 	id := d.ID.String()
-	return zone{id: id, unique: id, name: dnsname.Parse(cmp.Or(d.Punycode, d.Name)), minTTL: tencentMinTTL}
+	return zone{id: id, unique: id, name: dns.Parse(cmp.Or(d.Punycode, d.Name)), minTTL: tencentMinTTL}
 }
 
 // search lists all zones for a name with A-labels too, because a search by them is not documented.

@@ -14,8 +14,7 @@ import (
 	"time"
 	"unicode"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 )
@@ -89,7 +88,7 @@ func FuzzCloudAnswers(f *testing.F) {
 func checkClient(t *testing.T, client *Client, h *hostile) {
 	const name = "_mesh.a.example.com"
 	zone, err := client.Zone(t.Context(), name)
-	if wellSaid(t, "zone", err); err == nil && (!dnsname.Within(name, zone) || dnsname.Fold(zone) != zone) {
+	if wellSaid(t, "zone", err); err == nil && (!dns.Within(name, zone) || dns.Fold(zone) != zone) {
 		t.Errorf("%s is in the zone %q", name, zone)
 	}
 	calls := h.calls
@@ -105,7 +104,7 @@ func checkClient(t *testing.T, client *Client, h *hostile) {
 		all, err := client.ReadAll(t.Context(), "example.com", nil)
 		wellSaid(t, "list", err)
 		for at, set := range all {
-			if err != nil || !dnsname.Within(at, "example.com") || dnsname.Fold(at) != at {
+			if err != nil || !dns.Within(at, "example.com") || dns.Fold(at) != at {
 				t.Errorf("the list of the zone has %q, %v", at, err)
 			}
 			sane(t, at, set)
@@ -268,20 +267,20 @@ func FuzzCredentials(f *testing.F) {
 
 // FuzzRecords: from any answer of a DNS server a client reads only values that the name can have.
 func FuzzRecords(f *testing.F) {
-	owner := dnswire.Name(wireName(f, "_mesh.a.example.com"))
-	for _, answers := range [][]dnswire.RR{
+	owner := dns.Name(wireName(f, "_mesh.a.example.com"))
+	for _, answers := range [][]dns.RR{
 		nil, {soa(f, "example.com", 7)}, {txt(f, "_mesh.a.example.com", "ours"), txt(f, "_Mesh.a.example.com", "theirs"), txt(f, "a.example.com", "no")},
-		{rr(f, "_mesh.a.example.com", dnswire.TypeCNAME, wireName(f, "b.example.com"))}, {rr(f, "a.example.com", dnswire.TypeDNAME, wireName(f, "b.example.com"))},
+		{rr(f, "_mesh.a.example.com", dns.TypeCNAME, wireName(f, "b.example.com"))}, {rr(f, "a.example.com", dns.TypeDNAME, wireName(f, "b.example.com"))},
 	} {
-		f.Add((&dnswire.Message{Response: true, Answers: answers}).Pack())
-		f.Add((&dnswire.Message{Response: true, Authority: answers}).Pack())
+		f.Add((&dns.Message{Response: true, Answers: answers}).Pack())
+		f.Add((&dns.Message{Response: true, Authority: answers}).Pack())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		answer, err := dnswire.Parse(data)
+		answer, err := dns.ParseMessage(data)
 		if err != nil {
 			return
 		}
-		if apex, ok := apexAbove(answer, owner); ok && (apex == dnswire.Root || !owner.Within(apex)) {
+		if apex, ok := apexAbove(answer, owner); ok && (apex == dns.Root || !owner.Within(apex)) {
 			t.Errorf("the zone of %s is %s", owner, apex)
 		}
 		set, err := valuesAt(answer, owner, TXT)

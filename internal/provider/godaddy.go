@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 )
 
 // goDaddy is the Domains API of GoDaddy, version 1. A PUT replaces all values of a name. The API shows
@@ -126,14 +126,14 @@ func (v *goDaddy) zone(ctx context.Context, name string) (z zone, found bool, er
 	z = zone{id: name, name: name, minTTL: goDaddyMinTTL}
 	for _, r := range records {
 		if r.Type == "NS" && goDaddyNamed(r, name, z) && r.Data != "" {
-			z.servers = append(z.servers, dnsname.Fold(r.Data))
+			z.servers = append(z.servers, dns.Fold(r.Data))
 		}
 	}
 	return z, err == nil && len(z.servers) > 0, err
 }
 
 func goDaddyNamed(r goDaddyRecord, name string, z zone) bool {
-	return dnsname.Fold(r.Name) == relative(name, z)
+	return dns.Fold(r.Name) == relative(name, z)
 }
 
 // list reads the TXT records of a name.

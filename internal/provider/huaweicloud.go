@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -184,7 +184,7 @@ func (v *huaweiCloud) public(ctx context.Context, search url.Values, pages int) 
 	c := call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: search}
 	err = huaweiList(ctx, v, c, pages, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones }, func(z huaweiZone) {
 		if z.ZoneType != "private" {
-			zones = append(zones, zone{id: z.ID, unique: z.ID, name: dnsname.Fold(z.Name), minTTL: huaweiMinTTL})
+			zones = append(zones, zone{id: z.ID, unique: z.ID, name: dns.Fold(z.Name), minTTL: huaweiMinTTL})
 		}
 	})
 	return zones, err
@@ -196,7 +196,7 @@ func huaweiSets(z zone) string { return "/v2/zones/" + url.PathEscape(z.id) + "/
 func (v *huaweiCloud) sets(ctx context.Context, z zone, at setKey) (sets []huaweiSet, err error) {
 	search := url.Values{"type": {string(at.kind)}, "name": {at.name + "."}, "search_mode": {"equal"}}
 	err = v.eachSet(ctx, z, search, func(s huaweiSet) {
-		if s.Type == string(at.kind) && dnsname.Fold(s.Name) == at.name {
+		if s.Type == string(at.kind) && dns.Fold(s.Name) == at.name {
 			sets = append(sets, s)
 		}
 	})
@@ -236,7 +236,7 @@ func (s huaweiSet) addTo(set recordSet) recordSet {
 func (v *huaweiCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	for _, kind := range []string{"TXT", "CNAME"} {
 		err := v.eachSet(ctx, z, url.Values{"type": {kind}}, func(s huaweiSet) {
-			switch name := dnsname.Fold(s.Name); {
+			switch name := dns.Fold(s.Name); {
 			case s.Type == "TXT":
 				sets.join(setKey{name, TXT}, s.addTo)
 			case s.Type == "CNAME" && s.forAll() && !s.off() && len(s.Records) > 0:

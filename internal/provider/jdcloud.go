@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -139,7 +139,7 @@ type jdDomain struct {
 }
 
 func (d jdDomain) zone() zone {
-	return zone{id: d.ID.String(), unique: d.ID.String(), name: dnsname.Parse(d.DomainName), minTTL: jdMinTTL}
+	return zone{id: d.ID.String(), unique: d.ID.String(), name: dns.Parse(d.DomainName), minTTL: jdMinTTL}
 }
 
 // search lists all zones whose names contain part.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -47,7 +47,7 @@ func TestMessages(t *testing.T) {
 			"changed: a.example: the records at the name are no longer those seen: gone: x", "changed: a.example: 该名称下的记录已被改动: gone: x"},
 		{aliased("a.example", "what the provider chooses"),
 			"conflict: a.example is an alias: it points to what the provider chooses", "conflict: a.example 是别名，指向 由服务商决定的内容"},
-		{rcodeError(call, transferErrors, dnswire.RcodeNotAuth, false),
+		{rcodeError(call, transferErrors, dns.RcodeNotAuth, false),
 			"permission: transfer zone example.com from 192.0.2.1:53: NOTAUTH: the server has no such zone, or does not transfer it for this key, or the key's name, algorithm or secret, or the clock, is wrong: answer carries no TSIG",
 			"permission: 从 192.0.2.1:53 传送区域 example.com: NOTAUTH: 服务器没有该区域，或不允许此密钥传送，或者密钥名称、算法、内容或时钟有误: 应答未带 TSIG"},
 		{noServer, "invalid: endpoint: the DNS server is missing: want host or host:port", "invalid: endpoint: 缺少 DNS 服务器，应为 host 或 host:port"},
@@ -60,7 +60,7 @@ func TestMessages(t *testing.T) {
 
 // TestMeanings: every meaning of an rcode has a Chinese text.
 func TestMeanings(t *testing.T) {
-	for _, meanings := range []map[dnswire.Rcode]meaning{queryErrors, updateErrors, transferErrors} {
+	for _, meanings := range []map[dns.Rcode]meaning{queryErrors, updateErrors, transferErrors} {
 		for rcode := range meanings {
 			text := rcodeError(msg.Say("x"), meanings, rcode, true).Detail
 			if chinese := text.In(msg.Chinese); !regexp.MustCompile(`\p{Han}`).MatchString(chinese) || strings.Contains(chinese, "the ") {

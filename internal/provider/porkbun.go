@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
@@ -184,7 +184,7 @@ func (v *porkbun) find(ctx context.Context, name string) (z zone, found bool, er
 	if kind := KindOf(err); err != nil && (kind == ZoneNotFound || kind == Invalid) {
 		return zone{}, false, v.checkKeys(ctx)
 	}
-	outside := func(r porkbunRecord) bool { return !strings.HasSuffix("."+dnsname.Fold(r.Name), "."+name) }
+	outside := func(r porkbunRecord) bool { return !strings.HasSuffix("."+dns.Fold(r.Name), "."+name) }
 	if err != nil || slices.ContainsFunc(shown, outside) { // the vendor listed a parent domain
 		return zone{}, false, err
 	}
@@ -204,7 +204,7 @@ func (v *porkbun) entries(ctx context.Context, z zone, _, _ string) pageOf[entry
 		total := len(shown)
 		return as(shown, func(r porkbunRecord) entry {
 			ttl, _ := strconv.ParseUint(string(r.TTL), 10, 32) // 0 if absent
-			return entry{id: string(r.ID), host: relative(dnsname.Fold(r.Name), z), kind: r.Type, text: r.Content, ttl: uint32(ttl)}
+			return entry{id: string(r.ID), host: relative(dns.Fold(r.Name), z), kind: r.Type, text: r.Content, ttl: uint32(ttl)}
 		}), &total, err
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -149,7 +149,7 @@ func (v *powerDNS) zonesWhere(ctx context.Context, query url.Values) (zones []zo
 		return nil, v.api.lacks(c, "list of zones")
 	}
 	for _, e := range entries {
-		z := zone{id: e.ID, name: dnsname.Fold(e.Name)}
+		z := zone{id: e.ID, name: dns.Fold(e.Name)}
 		switch strings.ToLower(e.Kind) {
 		case "slave", "secondary", "consumer": // the API accepts changes, and the next transfer undoes them
 			z.fault = &Error{Kind: Permission, Detail: msg.Textf("the zone %q is a copy on this server (%s): change it at its primary", z.name, e.Kind)}
@@ -175,7 +175,7 @@ func (v *powerDNS) sets(ctx context.Context, z zone, query url.Values, sets *zon
 		if err := d.Decode(&s); err != nil {
 			return err
 		}
-		name := dnsname.Fold(s.Name)
+		name := dns.Fold(s.Name)
 		switch {
 		case s.Type == "CNAME":
 			target, err := s.target()
@@ -369,7 +369,7 @@ func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 // RefusedAlways returns the reason why a provider refuses a value whatever its settings are, "" if it may
 // take it: the API of PowerDNS checks the targets of services.
 func RefusedAlways(provider string, t Type, text string) msg.Text {
-	if target := t.host("", Value{text}); provider == "powerdns" && !dnsname.IsHost(target) {
+	if target := t.host("", Value{text}); provider == "powerdns" && !dns.IsHost(target) {
 		return msg.Textf("the target %s is no host name, and PowerDNS takes no other", target)
 	}
 	return ""

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -28,11 +28,11 @@ import (
 // Knot signs nothing without a zone.
 type RFC2136 struct {
 	server string // host:port
-	key    dnswire.Key
+	key    dns.Key
 	now    func() time.Time
 
 	mu        sync.Mutex
-	neighbour map[dnswire.Name]map[Type][]string // by parent: the data of an unregistered name below it
+	neighbour map[dns.Name]map[Type][]string // by parent: the data of an unregistered name below it
 	changes   int
 }
 
@@ -50,11 +50,11 @@ func NewRFC2136(c Credentials) (*RFC2136, error) {
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Detail: "endpoint", Err: err}
 	}
-	key, err := dnswire.ParseKey(c.AccessKeyID, string(c.AccessKeySecret))
+	key, err := dns.ParseKey(c.AccessKeyID, string(c.AccessKeySecret))
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Detail: msg.Say("key"), Err: err}
 	}
-	return &RFC2136{server: server, key: key, now: time.Now, neighbour: map[dnswire.Name]map[Type][]string{}}, nil
+	return &RFC2136{server: server, key: key, now: time.Now, neighbour: map[dns.Name]map[Type][]string{}}, nil
 }
 
 // serverAddress parses host, host:port, or an IPv6 address with or without brackets. The default port
@@ -85,7 +85,7 @@ func isHost(text string) bool {
 	if _, err := netip.ParseAddr(text); err == nil {
 		return true
 	}
-	_, err := dnswire.ParseName(text)
+	_, err := dns.ParseName(text)
 	return err == nil && text != "." && !strings.ContainsFunc(text, func(r rune) bool {
 		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 		return !letter && !('0' <= r && r <= '9') && !strings.ContainsRune("-_.", r)
@@ -100,11 +100,11 @@ func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	var refusal error
-	for at := owner; at == owner || at.Parent() != dnswire.Root; at = at.Parent() {
-		answer, err := c.query(ctx, at, dnswire.TypeSOA)
+	for at := owner; at == owner || at.Parent() != dns.Root; at = at.Parent() {
+		answer, err := c.query(ctx, at, dns.TypeSOA)
 		if cut, ok := errors.AsType[referral](err); ok && at.Within(cut.at) { // of a zone above, which the server has or not
 			refusal = err
-			if at = cut.at; at == dnswire.Root {
+			if at = cut.at; at == dns.Root {
 				break
 			}
 			continue
@@ -130,24 +130,24 @@ func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 // apexAbove returns the owner of the SOA record of the zone that contains owner. The record is in the
 // answer section at the apex, else in the authority section. Behind an alias the authority section is
 // about the zone of the target, so apexAbove finds nothing.
-func apexAbove(answer dnswire.Message, owner dnswire.Name) (dnswire.Name, bool) {
+func apexAbove(answer dns.Message, owner dns.Name) (dns.Name, bool) {
 	if _, ok := alias(answer); ok {
 		return "", false
 	}
 	for _, rr := range slices.Concat(answer.Answers, answer.Authority) {
-		if rr.Type == dnswire.TypeSOA && rr.Name != dnswire.Root && owner.Within(rr.Name) {
+		if rr.Type == dns.TypeSOA && rr.Name != dns.Root && owner.Within(rr.Name) {
 			return rr.Name, true
 		}
 	}
 	return "", false
 }
 
-func alias(answer dnswire.Message) (dnswire.RR, bool) {
-	at := slices.IndexFunc(answer.Answers, func(rr dnswire.RR) bool {
-		return rr.Type == dnswire.TypeCNAME || rr.Type == dnswire.TypeDNAME
+func alias(answer dns.Message) (dns.RR, bool) {
+	at := slices.IndexFunc(answer.Answers, func(rr dns.RR) bool {
+		return rr.Type == dns.TypeCNAME || rr.Type == dns.TypeDNAME
 	})
 	if at < 0 {
-		return dnswire.RR{}, false
+		return dns.RR{}, false
 	}
 	return answer.Answers[at], true
 }
@@ -183,7 +183,7 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string, t Type) (RRset, e
 		}
 	}
 	if rr, ok := alias(answer); ok {
-		target := nameText(dnswire.Name(rr.Data))
+		target := nameText(dns.Name(rr.Data))
 		if rr.Name.Fold() != owner.Fold() { // a DNAME above the name
 			detail := msg.Textf("%s is an alias: %s points to %s", name, nameText(rr.Name), target)
 			return RRset{}, &Error{Kind: Conflict, Detail: detail, hidden: true}
@@ -191,7 +191,7 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string, t Type) (RRset, e
 		return RRset{}, aliased(name, target)
 	}
 	for _, rr := range answer.Authority {
-		if rr.Type == dnswire.TypeSOA && rr.Name.Fold() != apex.Fold() {
+		if rr.Type == dns.TypeSOA && rr.Name.Fold() != apex.Fold() {
 			detail := msg.Textf("%s is in zone %s of %s, not in %s", name, nameText(rr.Name), c.server, zone)
 			return RRset{}, &Error{Kind: ZoneNotFound, Detail: detail}
 		}
@@ -203,7 +203,7 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string, t Type) (RRset, e
 // itself has no records. It compares the answer with that for an unregistered name below the same
 // parent. If the name exists, its parent does too, and only the wildcard directly below the parent
 // answers for that other name. Otherwise the same wildcard further up answers for both.
-func (c *RFC2136) fromWildcard(ctx context.Context, owner dnswire.Name, t Type, answer dnswire.Message) (bool, error) {
+func (c *RFC2136) fromWildcard(ctx context.Context, owner dns.Name, t Type, answer dns.Message) (bool, error) {
 	data := dataAt(owner, answer)
 	if len(data) == 0 {
 		return false, nil
@@ -214,7 +214,7 @@ func (c *RFC2136) fromWildcard(ctx context.Context, owner dnswire.Name, t Type, 
 
 // askNeighbour returns the data of an unregistered name below parent. It asks the server once for each
 // parent and type, until a change may have altered the data.
-func (c *RFC2136) askNeighbour(ctx context.Context, parent dnswire.Name, t Type) ([]string, error) {
+func (c *RFC2136) askNeighbour(ctx context.Context, parent dns.Name, t Type) ([]string, error) {
 	c.mu.Lock()
 	data, ok := c.neighbour[parent][t]
 	changes := c.changes
@@ -246,14 +246,14 @@ func (c *RFC2136) forget(name string) {
 	defer c.mu.Unlock()
 	c.changes++
 	owner, err := ownerName(name)
-	for err == nil && owner != dnswire.Root {
+	for err == nil && owner != dns.Root {
 		owner = owner.Parent().Fold()
 		delete(c.neighbour, owner)
 	}
 }
 
 // dataAt returns the data of the answers at a name, sorted.
-func dataAt(owner dnswire.Name, answer dnswire.Message) []string {
+func dataAt(owner dns.Name, answer dns.Message) []string {
 	var data []string
 	for _, rr := range answer.Answers {
 		if rr.Name.Fold() == owner.Fold() {
@@ -264,10 +264,10 @@ func dataAt(owner dnswire.Name, answer dnswire.Message) []string {
 	return data
 }
 
-func valuesAt(answer dnswire.Message, owner dnswire.Name, t Type) (RRset, error) {
+func valuesAt(answer dns.Message, owner dns.Name, t Type) (RRset, error) {
 	var set RRset
 	for _, rr := range answer.Answers {
-		if rr.Type != t.Wire() || rr.Class != dnswire.ClassIN || rr.Name.Fold() != owner.Fold() {
+		if rr.Type != t.Wire() || rr.Class != dns.ClassIN || rr.Name.Fold() != owner.Fold() {
 			continue
 		}
 		value, err := t.ParseData(rr.Data)
@@ -285,28 +285,28 @@ func (c *RFC2136) Authority(context.Context, string) (Authority, error) {
 	return Authority{Server: c.server}, nil
 }
 
-var typeNames = map[dnswire.Type]string{dnswire.TypeSOA: "SOA", dnswire.TypeTXT: "TXT", dnswire.TypeA: "A", dnswire.TypeAAAA: "AAAA", dnswire.TypeSRV: "SRV"}
+var typeNames = map[dns.Type]string{dns.TypeSOA: "SOA", dns.TypeTXT: "TXT", dns.TypeA: "A", dns.TypeAAAA: "AAAA", dns.TypeSRV: "SRV"}
 
 // query asks for records. It returns only a signed NOERROR or NXDOMAIN from an authoritative server.
-func (c *RFC2136) query(ctx context.Context, name dnswire.Name, t dnswire.Type) (dnswire.Message, error) {
+func (c *RFC2136) query(ctx context.Context, name dns.Name, t dns.Type) (dns.Message, error) {
 	call := msg.Textf("query %s %s at %s", nameText(name), typeNames[t], c.server)
-	question := dnswire.Question{Name: name, Type: t, Class: dnswire.ClassIN}
-	answer, signed, err := c.exchange(ctx, call, dnswire.Exchange, dnswire.Message{Questions: []dnswire.Question{question}})
+	question := dns.Question{Name: name, Type: t, Class: dns.ClassIN}
+	answer, signed, err := c.exchange(ctx, call, dns.Exchange, dns.Message{Questions: []dns.Question{question}})
 	if err != nil {
-		return dnswire.Message{}, err
+		return dns.Message{}, err
 	}
-	if answer.Rcode != dnswire.RcodeSuccess && answer.Rcode != dnswire.RcodeNXDomain {
-		return dnswire.Message{}, rcodeError(call, queryErrors, answer.Rcode, signed)
+	if answer.Rcode != dns.RcodeSuccess && answer.Rcode != dns.RcodeNXDomain {
+		return dns.Message{}, rcodeError(call, queryErrors, answer.Rcode, signed)
 	}
 	if !answer.Authoritative {
-		return dnswire.Message{}, &Error{Kind: ZoneNotFound, Detail: call, Err: notAuthoritative(answer)}
+		return dns.Message{}, &Error{Kind: ZoneNotFound, Detail: call, Err: notAuthoritative(answer)}
 	}
 	return answer, nil
 }
 
-func notAuthoritative(answer dnswire.Message) error {
+func notAuthoritative(answer dns.Message) error {
 	for _, rr := range answer.Authority {
-		if rr.Type == dnswire.TypeNS {
+		if rr.Type == dns.TypeNS {
 			return referral{msg.Errorf("%s is delegated to other servers", nameText(rr.Name)), rr.Name.Fold()}
 		}
 	}
@@ -316,13 +316,13 @@ func notAuthoritative(answer dnswire.Message) error {
 // referral is the error of an answer with the NS records of other servers.
 type referral struct {
 	error
-	at dnswire.Name // of the NS records
+	at dns.Name // of the NS records
 }
 
 func (r referral) Unwrap() error { return r.error }
 
 // delegatedBy returns the error of a name below a delegation if the error is a referral of the zone.
-func delegatedBy(apex dnswire.Name, err error) error {
+func delegatedBy(apex dns.Name, err error) error {
 	if cut, ok := errors.AsType[referral](err); ok && cut.at != apex.Fold() && cut.at.Within(apex) {
 		return Delegated(nameText(cut.at))
 	}
@@ -333,27 +333,27 @@ type sender func(ctx context.Context, server string, message []byte) ([]byte, er
 
 // exchange sends a signed message and returns the answer. It returns an unsigned answer only if that is
 // an error.
-func (c *RFC2136) exchange(ctx context.Context, call msg.Text, send sender, message dnswire.Message) (answer dnswire.Message, signed bool, err error) {
+func (c *RFC2136) exchange(ctx context.Context, call msg.Text, send sender, message dns.Message) (answer dns.Message, signed bool, err error) {
 	message.ID = randomID()
 	request, mac := c.key.Sign(message.Pack(), c.now())
-	if len(request) > dnswire.MaxMessage {
+	if len(request) > dns.MaxMessage {
 		return answer, false, &Error{Kind: Invalid, Detail: msg.Textf("%s: the values do not fit into one message", call), Unmade: true}
 	}
 	ctx, cancel := context.WithTimeout(ctx, exchangeTime)
 	defer cancel()
 	data, err := send(ctx, c.server, request)
-	if errors.Is(err, dnswire.ErrFormat) {
+	if errors.Is(err, dns.ErrFormat) {
 		return answer, false, &Error{Kind: BadAnswer, Detail: call, Err: err}
 	}
 	if err != nil {
 		return answer, false, &Error{Kind: Network, Detail: call, Err: err}
 	}
-	answer, err = dnswire.Parse(data)
+	answer, err = dns.ParseMessage(data)
 	if err != nil || answer.Truncated {
 		return answer, false, &Error{Kind: BadAnswer, Detail: msg.Textf("%s: the answer is not whole", call), Err: err}
 	}
 	err = c.key.Verify(data, mac, c.now())
-	if errors.Is(err, dnswire.ErrUnsigned) && isFailure(message.Opcode, answer.Rcode) {
+	if errors.Is(err, dns.ErrUnsigned) && isFailure(message.Opcode, answer.Rcode) {
 		return answer, false, nil
 	}
 	return answer, err == nil, c.verifyError(call, err)
@@ -367,8 +367,8 @@ func randomID() uint16 {
 
 // isFailure reports whether an rcode means only that a call failed. The NXDOMAIN of a query means that
 // the name has no records.
-func isFailure(opcode dnswire.Opcode, rcode dnswire.Rcode) bool {
-	return rcode != dnswire.RcodeSuccess && (rcode != dnswire.RcodeNXDomain || opcode == dnswire.OpcodeUpdate)
+func isFailure(opcode dns.Opcode, rcode dns.Rcode) bool {
+	return rcode != dns.RcodeSuccess && (rcode != dns.RcodeNXDomain || opcode == dns.OpcodeUpdate)
 }
 
 // verifyError returns the error for an answer whose signature does not verify.
@@ -377,19 +377,19 @@ func (c *RFC2136) verifyError(call msg.Text, err error) error {
 		return nil
 	}
 	failure := &Error{Kind: BadAnswer, Detail: call, Err: err}
-	reported, ok := errors.AsType[*dnswire.TSIGError](err)
+	reported, ok := errors.AsType[*dns.TSIGError](err)
 	if !ok {
 		return failure
 	}
 	failure.Unmade = reported.Signed
 	switch reported.Code {
-	case dnswire.RcodeBadKey: // Knot sends it also for a key without rights
+	case dns.RcodeBadKey: // Knot sends it also for a key without rights
 		failure.Kind = BadCredentials
 		failure.Detail = msg.Textf("%s: the server does not take key %s with this algorithm here", call, nameText(c.key.Name))
-	case dnswire.RcodeBadSig:
+	case dns.RcodeBadSig:
 		failure.Kind = BadCredentials
 		failure.Detail = msg.Textf("%s: the server has another secret for key %s", call, nameText(c.key.Name))
-	case dnswire.RcodeBadTime:
+	case dns.RcodeBadTime:
 		failure.Kind = ClockSkew
 		if !reported.ServerTime.IsZero() {
 			failure.Detail = msg.Textf("%s: the server's time minus ours is %+d s", call, reported.ServerTime.Unix()-c.now().Unix())
@@ -407,17 +407,17 @@ type meaning struct {
 	words string
 }
 
-var queryErrors = map[dnswire.Rcode]meaning{
-	dnswire.RcodeFormErr:  {Invalid, "the server does not take signed queries"},
-	dnswire.RcodeServFail: {Temporary, "the server has a fault"},
-	dnswire.RcodeNotImp:   {Invalid, "the server does not take signed queries"},
-	dnswire.RcodeRefused:  {Permission, "the server has no such zone, or not for this key"},
-	dnswire.RcodeNotAuth:  {BadCredentials, "the server does not accept the key"},
+var queryErrors = map[dns.Rcode]meaning{
+	dns.RcodeFormErr:  {Invalid, "the server does not take signed queries"},
+	dns.RcodeServFail: {Temporary, "the server has a fault"},
+	dns.RcodeNotImp:   {Invalid, "the server does not take signed queries"},
+	dns.RcodeRefused:  {Permission, "the server has no such zone, or not for this key"},
+	dns.RcodeNotAuth:  {BadCredentials, "the server does not accept the key"},
 }
 
 // rcodeError returns the error for an rcode. For a key that it does not accept, PowerDNS sends only an
 // unsigned REFUSED or NOTAUTH.
-func rcodeError(call msg.Text, meanings map[dnswire.Rcode]meaning, rcode dnswire.Rcode, signed bool) *Error {
+func rcodeError(call msg.Text, meanings map[dns.Rcode]meaning, rcode dns.Rcode, signed bool) *Error {
 	m, ok := meanings[rcode]
 	if !ok {
 		m = meaning{BadAnswer, "an answer that is not expected here"}
@@ -426,22 +426,22 @@ func rcodeError(call msg.Text, meanings map[dnswire.Rcode]meaning, rcode dnswire
 	failure.Unmade = signed && m.kind != Temporary && m.kind != BadAnswer
 	if !signed {
 		failure.Detail = msg.Textf("%s, or the key's name, algorithm or secret, or the clock, is wrong", failure.Detail)
-		failure.Err = dnswire.ErrUnsigned
+		failure.Err = dns.ErrUnsigned
 	}
 	return failure
 }
 
 // ownerName parses a name that can have records.
-func ownerName(text string) (dnswire.Name, error) {
-	name, err := dnswire.ParseName(text)
+func ownerName(text string) (dns.Name, error) {
+	name, err := dns.ParseName(text)
 	if err != nil {
 		return "", &Error{Kind: Invalid, Detail: msg.Say("name"), Err: err}
 	}
-	if name == dnswire.Root {
+	if name == dns.Root {
 		return "", &Error{Kind: Invalid, Detail: msg.Say("the root is no name for records")}
 	}
 	return name, nil
 }
 
 // nameText returns a name in lower case and without the final dot.
-func nameText(name dnswire.Name) string { return strings.TrimSuffix(name.Fold().String(), ".") }
+func nameText(name dns.Name) string { return strings.TrimSuffix(name.Fold().String(), ".") }

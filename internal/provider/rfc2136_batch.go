@@ -8,16 +8,15 @@ import (
 	"slices"
 	"strings"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
 // Limits of ChangeAll.
 const (
-	maxBatch   = 400                       // changes in one message
-	maxUpdate  = dnswire.MaxMessage - 1024 // octets of a message of several names, before it is signed
-	maxRefused = 32                        // successive refused messages
+	maxBatch   = 400                   // changes in one message
+	maxUpdate  = dns.MaxMessage - 1024 // octets of a message of several names, before it is signed
+	maxRefused = 32                    // successive refused messages
 )
 
 // Change makes the whole change or nothing. After an error that is not Unmade the outcome is unknown:
@@ -106,7 +105,7 @@ type batch []update
 type update struct {
 	at      int // index in the changes of ChangeAll
 	change  Change
-	message dnswire.Message
+	message dns.Message
 	odd     bool // a server that checks host names refuses it
 	unsure  bool // an earlier message with it may have been made
 }
@@ -132,7 +131,7 @@ func (b batch) cut() (queue []batch) {
 			if u.odd != odd {
 				continue
 			}
-			more := len(u.message.Pack()) - dnswire.HeaderSize
+			more := len(u.message.Pack()) - dns.HeaderSize
 			if len(part) > 0 && (len(part) == maxBatch || size+more > maxUpdate) {
 				queue = append(queue, part)
 				part, size = nil, 0
@@ -148,7 +147,7 @@ func (b batch) cut() (queue []batch) {
 }
 
 // message returns the message with all updates of the batch, or one that tests whether the key may make them.
-func (b batch) message(values bool) dnswire.Message {
+func (b batch) message(values bool) dns.Message {
 	message := b[0].message
 	message.Answers, message.Authority = nil, nil
 	for i := range b {
@@ -170,11 +169,11 @@ func (c *RFC2136) send(ctx context.Context, b batch) error {
 	if len(b) > 1 {
 		call = msg.Textf("update %d names, %s to %s, in zone %s at %s", len(b), first.change.Name, last.change.Name, first.change.Zone, c.server)
 	}
-	answer, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, b.message(true))
+	answer, signed, err := c.exchange(ctx, call, dns.ExchangeTCP, b.message(true))
 	for _, u := range b {
 		c.forget(u.change.Name)
 	}
-	if err != nil || answer.Rcode == dnswire.RcodeSuccess {
+	if err != nil || answer.Rcode == dns.RcodeSuccess {
 		return err
 	}
 	failure := rcodeError(call, updateErrors, answer.Rcode, signed)
@@ -184,8 +183,8 @@ func (c *RFC2136) send(ctx context.Context, b batch) error {
 	case failure.Kind == Permission && signed && first.odd:
 		// BIND answers REFUSED both for a key without the right and for a name that its check-names refuses. The
 		// same update without the values is refused only for the key.
-		empty, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, b.message(false))
-		if err == nil && signed && empty.Rcode == dnswire.RcodeSuccess {
+		empty, signed, err := c.exchange(ctx, call, dns.ExchangeTCP, b.message(false))
+		if err == nil && signed && empty.Rcode == dns.RcodeSuccess {
 			failure.Kind, failure.Detail = NameNotAllowed, msg.Textf("%s: %s: %s", call, answer.Rcode, msg.Say(onlyHosts))
 		}
 	}
@@ -195,7 +194,7 @@ func (c *RFC2136) send(ctx context.Context, b batch) error {
 // odd reports whether a server that checks host names refuses a change.
 func odd(ch Change) bool {
 	for _, v := range ch.Add {
-		if !dnsname.IsHost(ch.Type.host(ch.Name, v)) {
+		if !dns.IsHost(ch.Type.host(ch.Name, v)) {
 			return true
 		}
 	}
@@ -204,8 +203,8 @@ func odd(ch Change) bool {
 
 // notPrimary returns the kind of NOTAUTH: ZoneNotFound if the server has no such zone, Permission if it
 // has a copy, which no key may change.
-func (c *RFC2136) notPrimary(ctx context.Context, apex dnswire.Name) Kind {
-	answer, err := c.query(ctx, apex, dnswire.TypeSOA)
+func (c *RFC2136) notPrimary(ctx context.Context, apex dns.Name) Kind {
+	answer, err := c.query(ctx, apex, dns.TypeSOA)
 	at, found := apexAbove(answer, apex)
 	switch kind := KindOf(err); {
 	case found && at.Fold() == apex.Fold():
@@ -221,17 +220,17 @@ func (c *RFC2136) notPrimary(ctx context.Context, apex dnswire.Name) Kind {
 // refusal. To a query, all servers answer REFUSED in both cases. To an update they answer NOTAUTH for a
 // missing zone (RFC 2136, section 3.1.1), and REFUSED or BADKEY if the key has no rights. The update
 // changes nothing, even if the key has all rights.
-func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) error {
+func (c *RFC2136) absent(ctx context.Context, apex dns.Name, refusal error) error {
 	call := msg.Textf("update nothing in zone %s at %s", nameText(apex), c.server)
 	message, err := updateMessage(Change{Zone: apex.String(), Name: apex.String(), Type: TXT, Seen: RRset{Values: []Value{{rand.Text()}}}})
 	if err != nil {
 		return err
 	}
-	answer, _, err := c.exchange(ctx, call, dnswire.ExchangeTCP, message)
+	answer, _, err := c.exchange(ctx, call, dns.ExchangeTCP, message)
 	switch {
 	case err != nil:
 		return err
-	case answer.Rcode != dnswire.RcodeNotAuth:
+	case answer.Rcode != dns.RcodeNotAuth:
 		return refusal
 	}
 	return &Error{Kind: ZoneNotFound, Detail: msg.Textf("%s: %s", call, answer.Rcode), Err: refusal}
@@ -240,64 +239,64 @@ func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) 
 // divisible reports whether one name may be the reason for a refused message. Knot sends an unsigned
 // BADKEY for names that a key may not change. NameNotAllowed holds for each change of the message.
 func divisible(err error) bool {
-	if report, ok := errors.AsType[*dnswire.TSIGError](err); ok {
-		return report.Code == dnswire.RcodeBadKey
+	if report, ok := errors.AsType[*dns.TSIGError](err); ok {
+		return report.Code == dns.RcodeBadKey
 	}
 	switch KindOf(err) {
 	case Changed, Permission, Invalid, Temporary:
-		return !errors.Is(err, dnswire.ErrUnsigned)
+		return !errors.Is(err, dns.ErrUnsigned)
 	}
 	return false
 }
 
 // updateMessage makes the message of a change. Its prerequisites are exactly the seen values and no
 // CNAME: beside a CNAME a server ignores added values and reports success (RFC 2136, section 3.4.2.2).
-func updateMessage(ch Change) (dnswire.Message, error) {
+func updateMessage(ch Change) (dns.Message, error) {
 	if err := CheckType((*RFC2136)(nil), ch.Type); err != nil {
-		return dnswire.Message{}, err
+		return dns.Message{}, err
 	}
 	zone, err := ownerName(ch.Zone)
 	if err != nil {
-		return dnswire.Message{}, err
+		return dns.Message{}, err
 	}
 	owner, err := ownerName(ch.Name)
 	if err != nil {
-		return dnswire.Message{}, err
+		return dns.Message{}, err
 	}
 	for _, v := range slices.Concat(ch.Seen.Values, ch.Add, ch.Remove) {
 		if err := ch.Type.Check(v); err != nil {
-			return dnswire.Message{}, &Error{Kind: Invalid, Detail: msg.Say(ch.Name), Err: err}
+			return dns.Message{}, &Error{Kind: Invalid, Detail: msg.Say(ch.Name), Err: err}
 		}
 	}
-	message := dnswire.Message{
-		Opcode:    dnswire.OpcodeUpdate,
-		Questions: []dnswire.Question{{Name: zone, Type: dnswire.TypeSOA, Class: dnswire.ClassIN}},
-		Answers:   []dnswire.RR{{Name: owner, Type: dnswire.TypeCNAME, Class: dnswire.ClassNONE}},
+	message := dns.Message{
+		Opcode:    dns.OpcodeUpdate,
+		Questions: []dns.Question{{Name: zone, Type: dns.TypeSOA, Class: dns.ClassIN}},
+		Answers:   []dns.RR{{Name: owner, Type: dns.TypeCNAME, Class: dns.ClassNONE}},
 	}
 	if len(ch.Seen.Values) == 0 {
-		message.Answers = append(message.Answers, dnswire.RR{Name: owner, Type: ch.Type.Wire(), Class: dnswire.ClassNONE})
+		message.Answers = append(message.Answers, dns.RR{Name: owner, Type: ch.Type.Wire(), Class: dns.ClassNONE})
 	}
 	for _, v := range ch.Seen.Values {
-		message.Answers = append(message.Answers, ch.Type.record(owner, dnswire.ClassIN, 0, v))
+		message.Answers = append(message.Answers, ch.Type.record(owner, dns.ClassIN, 0, v))
 	}
 	message.Authority = updates(owner, ch)
 	return message, nil
 }
 
-func updates(owner dnswire.Name, ch Change) []dnswire.RR {
-	var records []dnswire.RR
+func updates(owner dns.Name, ch Change) []dns.RR {
+	var records []dns.RR
 	for _, v := range ch.Remove {
-		records = append(records, ch.Type.record(owner, dnswire.ClassNONE, 0, v))
+		records = append(records, ch.Type.record(owner, dns.ClassNONE, 0, v))
 	}
 	for _, v := range ch.Add {
 		if !slices.ContainsFunc(ch.Remove, v.Equal) {
-			records = append(records, ch.Type.record(owner, dnswire.ClassIN, ch.TTL, v))
+			records = append(records, ch.Type.record(owner, dns.ClassIN, ch.TTL, v))
 		}
 	}
 	if len(records) == 0 {
 		// BIND checks its update-policy for records only, and accepts an update without
 		// records from every known key. The name does not have this value.
-		records = append(records, ch.Type.record(owner, dnswire.ClassNONE, 0, absentValue(ch)))
+		records = append(records, ch.Type.record(owner, dns.ClassNONE, 0, absentValue(ch)))
 	}
 	return records
 }
@@ -316,23 +315,23 @@ func absentValue(ch Change) Value {
 }
 
 // record returns a record with a value that Check has accepted.
-func (t Type) record(owner dnswire.Name, class dnswire.Class, ttl uint32, v Value) dnswire.RR {
+func (t Type) record(owner dns.Name, class dns.Class, ttl uint32, v Value) dns.RR {
 	data, _ := t.Data(v)
-	return dnswire.RR{Name: owner, Type: t.Wire(), Class: class, TTL: ttl, Data: data}
+	return dns.RR{Name: owner, Type: t.Wire(), Class: class, TTL: ttl, Data: data}
 }
 
 // onlyHosts is the reason of NameNotAllowed.
 const onlyHosts = "host names only, without an underscore (check-names in BIND)"
 
-var updateErrors = map[dnswire.Rcode]meaning{
-	dnswire.RcodeFormErr:  {Invalid, "the server does not take this dynamic update"},
-	dnswire.RcodeServFail: {Temporary, "the server has a fault"},
-	dnswire.RcodeNXDomain: {Changed, stale},
-	dnswire.RcodeNotImp:   {Invalid, "the server does not take dynamic updates"},
-	dnswire.RcodeRefused:  {Permission, "the key may not change this"},
-	dnswire.RcodeYXDomain: {Changed, stale},
-	dnswire.RcodeYXRRSet:  {Changed, stale},
-	dnswire.RcodeNXRRSet:  {Changed, stale},
-	dnswire.RcodeNotAuth:  {ZoneNotFound, "the server is not the zone's primary"},
-	dnswire.RcodeNotZone:  {Invalid, "the name is outside the zone"},
+var updateErrors = map[dns.Rcode]meaning{
+	dns.RcodeFormErr:  {Invalid, "the server does not take this dynamic update"},
+	dns.RcodeServFail: {Temporary, "the server has a fault"},
+	dns.RcodeNXDomain: {Changed, stale},
+	dns.RcodeNotImp:   {Invalid, "the server does not take dynamic updates"},
+	dns.RcodeRefused:  {Permission, "the key may not change this"},
+	dns.RcodeYXDomain: {Changed, stale},
+	dns.RcodeYXRRSet:  {Changed, stale},
+	dns.RcodeNXRRSet:  {Changed, stale},
+	dns.RcodeNotAuth:  {ZoneNotFound, "the server is not the zone's primary"},
+	dns.RcodeNotZone:  {Invalid, "the name is outside the zone"},
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/servertest"
 )
 
@@ -257,7 +257,7 @@ func TestRFC2136Cut(t *testing.T) {
 	}
 	next := 0
 	for _, b := range all.cut() {
-		var message dnswire.Message
+		var message dns.Message
 		for _, u := range b {
 			if u.at != next {
 				t.Fatalf("change %d follows %d", u.at, next-1)

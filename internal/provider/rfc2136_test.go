@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/secrets"
 	"meshddns/test/servertest"
 	"meshddns/test/support"
@@ -567,10 +567,10 @@ func relay(t *testing.T, server string, spoil func(answer []byte) []byte, counts
 		}
 	})
 	wg.Go(func() {
-		buffer := make([]byte, dnswire.MaxMessage)
+		buffer := make([]byte, dns.MaxMessage)
 		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
 			count()
-			answer, err := dnswire.Exchange(context.Background(), server, buffer[:n])
+			answer, err := dns.Exchange(context.Background(), server, buffer[:n])
 			if err == nil {
 				if answer = spoil(answer); answer != nil {
 					udp.WriteTo(answer, from)
@@ -583,7 +583,7 @@ func relay(t *testing.T, server string, spoil func(answer []byte) []byte, counts
 
 func relayTCP(conn net.Conn, server string, spoil func(answer []byte) []byte) {
 	defer conn.Close()
-	query, err := dnswire.ReadTCP(conn)
+	query, err := dns.ReadTCP(conn)
 	if err != nil {
 		return
 	}
@@ -596,22 +596,22 @@ func relayTCP(conn net.Conn, server string, spoil func(answer []byte) []byte) {
 		io.Copy(io.Discard, conn) // until the client closes
 		up.Close()
 	}()
-	dnswire.WriteTCP(up, query)
-	for answer, err := dnswire.ReadTCP(up); err == nil; answer, err = dnswire.ReadTCP(up) {
+	dns.WriteTCP(up, query)
+	for answer, err := dns.ReadTCP(up); err == nil; answer, err = dns.ReadTCP(up) {
 		if answer = spoil(answer); answer == nil {
 			return
 		}
-		dnswire.WriteTCP(conn, answer)
+		dns.WriteTCP(conn, answer)
 	}
 }
 
 // unsigned drops the TSIG record.
 func unsigned(answer []byte) []byte {
-	m, err := dnswire.Parse(answer)
+	m, err := dns.ParseMessage(answer)
 	if err != nil {
 		return nil
 	}
-	m.Additional = slices.DeleteFunc(m.Additional, func(rr dnswire.RR) bool { return rr.Type == dnswire.TypeTSIG })
+	m.Additional = slices.DeleteFunc(m.Additional, func(rr dns.RR) bool { return rr.Type == dns.TypeTSIG })
 	return m.Pack()
 }
 
@@ -753,7 +753,7 @@ func stream(t *testing.T, text string, closes bool) string {
 	t.Cleanup(func() { ln.Close(); wg.Wait() })
 	wg.Go(func() {
 		for conn, err := ln.Accept(); err == nil; conn, err = ln.Accept() {
-			dnswire.ReadTCP(conn)
+			dns.ReadTCP(conn)
 			io.WriteString(conn, text)
 			if !closes {
 				io.Copy(io.Discard, conn) // until the client gives up
@@ -788,7 +788,7 @@ func TestRFC2136Message(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
-	if opcode := binary.BigEndian.Uint16(m.Pack()[2:]) >> 11; opcode != uint16(dnswire.OpcodeUpdate) {
+	if opcode := binary.BigEndian.Uint16(m.Pack()[2:]) >> 11; opcode != uint16(dns.OpcodeUpdate) {
 		t.Errorf("opcode %d", opcode)
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -32,13 +31,13 @@ func (c *RFC2136) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[
 		return nil, err
 	}
 	call := msg.Textf("transfer zone %s from %s", zone, c.server)
-	query := dnswire.Message{ID: randomID(), Questions: []dnswire.Question{{Name: apex, Type: dnswire.TypeAXFR, Class: dnswire.ClassIN}}}
+	query := dns.Message{ID: randomID(), Questions: []dns.Question{{Name: apex, Type: dns.TypeAXFR, Class: dns.ClassIN}}}
 	request, mac := c.key.Sign(query.Pack(), c.now())
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
 	t := newTransfer(apex, wanted)
 	stream := c.key.Stream(mac)
-	err = dnswire.Transfer(ctx, c.server, request, func(data []byte) (bool, error) {
+	err = dns.Transfer(ctx, c.server, request, func(data []byte) (bool, error) {
 		return t.take(data, func() (bool, error) { return stream.Verify(data, c.now()) })
 	})
 	if err != nil {
@@ -49,14 +48,14 @@ func (c *RFC2136) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[
 
 // ZoneID returns the zone's name: one server has one zone of a name, for all keys.
 func (c *RFC2136) ZoneID(_ context.Context, zone string) (string, error) {
-	return dnsname.Fold(zone), nil
+	return dns.Fold(zone), nil
 }
 
 // Listed returns the entry of a name in a list of ReadAll. Below a delegation or a DNAME the entry is
 // an alias, because no resolver would see a change there.
 func Listed(all map[string]RRset, name string) RRset {
-	name = dnsname.Fold(name)
-	for above := range dnsname.Ancestors(dnsname.Parent(name)) {
+	name = dns.Fold(name)
+	for above := range dns.Ancestors(dns.Parent(name)) {
 		if set := all["*."+above]; strings.Contains(set.Alias.String(), " ") { // the alias of a wildcard record has no space
 			return RRset{Alias: set.Alias}
 		}
@@ -75,15 +74,15 @@ func (c *RFC2136) transferError(call msg.Text, err error) error {
 		}
 		return failure
 	}
-	if report, ok := errors.AsType[*dnswire.TSIGError](err); ok && report.Code == dnswire.RcodeBadKey {
+	if report, ok := errors.AsType[*dns.TSIGError](err); ok && report.Code == dns.RcodeBadKey {
 		return c.verifyError(call, msg.Errorf("%w: %w", ErrNotListed, err))
 	}
-	switch _, reported := errors.AsType[*dnswire.TSIGError](err); {
-	case reported, errors.Is(err, dnswire.ErrUnsigned), errors.Is(err, dnswire.ErrBadMAC):
+	switch _, reported := errors.AsType[*dns.TSIGError](err); {
+	case reported, errors.Is(err, dns.ErrUnsigned), errors.Is(err, dns.ErrBadMAC):
 		return c.verifyError(call, err)
 	case errors.Is(err, errTooLarge):
 		return &Error{Kind: Invalid, Detail: call, Err: msg.Errorf("%w: %w", ErrNotListed, err)}
-	case errors.Is(err, dnswire.ErrFormat), errors.Is(err, errRecords):
+	case errors.Is(err, dns.ErrFormat), errors.Is(err, errRecords):
 		return &Error{Kind: BadAnswer, Detail: call, Err: err}
 	}
 	return &Error{Kind: Network, Detail: call, Err: err}
@@ -91,37 +90,37 @@ func (c *RFC2136) transferError(call msg.Text, err error) error {
 
 // rcodeFailure is the rcode of an answer that only reports a failure.
 type rcodeFailure struct {
-	rcode  dnswire.Rcode
+	rcode  dns.Rcode
 	signed bool
 }
 
 func (f rcodeFailure) Error() string { return f.rcode.String() }
 
-var transferErrors = map[dnswire.Rcode]meaning{
-	dnswire.RcodeFormErr:  {Permission, "the server does not take transfers"},
-	dnswire.RcodeServFail: {Temporary, "the server has a fault"},
-	dnswire.RcodeNotImp:   {Permission, "the server does not take transfers"},
-	dnswire.RcodeRefused:  {Permission, "the key may not transfer the zone"},
-	dnswire.RcodeNotAuth:  {Permission, "the server has no such zone, or does not transfer it for this key"},
+var transferErrors = map[dns.Rcode]meaning{
+	dns.RcodeFormErr:  {Permission, "the server does not take transfers"},
+	dns.RcodeServFail: {Temporary, "the server has a fault"},
+	dns.RcodeNotImp:   {Permission, "the server does not take transfers"},
+	dns.RcodeRefused:  {Permission, "the key may not transfer the zone"},
+	dns.RcodeNotAuth:  {Permission, "the server has no such zone, or does not transfer it for this key"},
 }
 
 // transfer reads the records of a zone in their order, and keeps those that concern TXT values.
 type transfer struct {
-	apex   dnswire.Name
+	apex   dns.Name
 	wanted Wanted
 	soa    []byte // data of the first record; nil before it
 	ended  bool
-	octets int                     // of all messages
-	kept   int                     // estimated octets of memory
-	sets   map[dnswire.Name]RRset  // by folded name
-	cuts   map[dnswire.Name]string // delegated names and a server of each
-	dnames map[dnswire.Name]string // names with a DNAME and its target
+	octets int                 // of all messages
+	kept   int                 // estimated octets of memory
+	sets   map[dns.Name]RRset  // by folded name
+	cuts   map[dns.Name]string // delegated names and a server of each
+	dnames map[dns.Name]string // names with a DNAME and its target
 }
 
-func newTransfer(apex dnswire.Name, wanted Wanted) *transfer {
+func newTransfer(apex dns.Name, wanted Wanted) *transfer {
 	return &transfer{
-		apex: apex.Fold(), wanted: wanted, sets: map[dnswire.Name]RRset{},
-		cuts: map[dnswire.Name]string{}, dnames: map[dnswire.Name]string{},
+		apex: apex.Fold(), wanted: wanted, sets: map[dns.Name]RRset{},
+		cuts: map[dns.Name]string{}, dnames: map[dns.Name]string{},
 	}
 }
 
@@ -132,20 +131,20 @@ func (t *transfer) take(data []byte, verify func() (proven bool, err error)) (la
 	if t.octets > maxTransfer {
 		return false, errTooLarge
 	}
-	m, err := dnswire.Parse(data)
+	m, err := dns.ParseMessage(data)
 	if err != nil {
 		return false, err
 	}
 	proven, err := verify()
-	failed := m.Rcode != dnswire.RcodeSuccess
-	if failed && (err == nil || errors.Is(err, dnswire.ErrUnsigned)) {
+	failed := m.Rcode != dns.RcodeSuccess
+	if failed && (err == nil || errors.Is(err, dns.ErrUnsigned)) {
 		return false, rcodeFailure{m.Rcode, proven}
 	}
 	if err != nil {
 		return false, err
 	}
 	if m.Truncated {
-		return false, dnswire.ErrFormat
+		return false, dns.ErrFormat
 	}
 	for _, rr := range m.Answers {
 		if err := t.record(rr); err != nil {
@@ -153,14 +152,14 @@ func (t *transfer) take(data []byte, verify func() (proven bool, err error)) (la
 		}
 	}
 	if t.ended && !proven {
-		return false, dnswire.ErrUnsigned
+		return false, dns.ErrUnsigned
 	}
 	return t.ended, nil
 }
 
-func (t *transfer) record(rr dnswire.RR) error {
+func (t *transfer) record(rr dns.RR) error {
 	name := rr.Name.Fold()
-	isSOA := rr.Type == dnswire.TypeSOA && rr.Class == dnswire.ClassIN && name == t.apex
+	isSOA := rr.Type == dns.TypeSOA && rr.Class == dns.ClassIN && name == t.apex
 	if t.soa == nil && isSOA {
 		t.soa = rr.Data
 		return nil
@@ -169,7 +168,7 @@ func (t *transfer) record(rr dnswire.RR) error {
 		return errRecords
 	}
 	t.ended = isSOA
-	if rr.Class != dnswire.ClassIN || !name.Within(t.apex) {
+	if rr.Class != dns.ClassIN || !name.Within(t.apex) {
 		return nil
 	}
 	return t.keep(name, rr)
@@ -182,13 +181,13 @@ func sameSOA(a, b []byte) bool {
 		return false
 	}
 	end := len(a) - numbers
-	return dnswire.Name(a[:end]).Fold() == dnswire.Name(b[:end]).Fold() && string(a[end:]) == string(b[end:])
+	return dns.Name(a[:end]).Fold() == dns.Name(b[:end]).Fold() && string(a[end:]) == string(b[end:])
 }
 
-func (t *transfer) keep(name dnswire.Name, rr dnswire.RR) error {
+func (t *transfer) keep(name dns.Name, rr dns.RR) error {
 	switch rr.Type {
-	case dnswire.TypeTXT:
-		value, err := dnswire.ParseTXT(rr.Data)
+	case dns.TypeTXT:
+		value, err := dns.ParseTXT(rr.Data)
 		if err != nil {
 			return err
 		}
@@ -198,19 +197,19 @@ func (t *transfer) keep(name dnswire.Name, rr dnswire.RR) error {
 		}
 		set.TTL, set.Values = rr.TTL, append(set.Values, value)
 		t.sets[name] = set
-	case dnswire.TypeCNAME:
+	case dns.TypeCNAME:
 		set, there := t.sets[name]
 		if !there && !t.wants(name, nil) {
 			return nil
 		}
-		set.Alias = msg.Say(nameText(dnswire.Name(rr.Data)))
+		set.Alias = msg.Say(nameText(dns.Name(rr.Data)))
 		t.sets[name] = set
-	case dnswire.TypeNS:
+	case dns.TypeNS:
 		if name != t.apex {
-			t.cuts[name] = nameText(dnswire.Name(rr.Data))
+			t.cuts[name] = nameText(dns.Name(rr.Data))
 		}
-	case dnswire.TypeDNAME:
-		t.dnames[name] = nameText(dnswire.Name(rr.Data))
+	case dns.TypeDNAME:
+		t.dnames[name] = nameText(dns.Name(rr.Data))
 	default:
 		return nil
 	}
@@ -222,7 +221,7 @@ func (t *transfer) keep(name dnswire.Name, rr dnswire.RR) error {
 }
 
 // wants reports whether a value, or everything at its name, is wanted.
-func (t *transfer) wants(name dnswire.Name, value Value) bool {
+func (t *transfer) wants(name dns.Name, value Value) bool {
 	return t.wanted == nil || t.wanted(nameText(name), nil) || value != nil && t.wanted(nameText(name), value)
 }
 
@@ -249,8 +248,8 @@ func (t *transfer) zone() map[string]RRset {
 }
 
 // below reports whether a name is below a delegation or a DNAME, where no resolver sees its records.
-func (t *transfer) below(name dnswire.Name) bool {
-	for name != t.apex && name != dnswire.Root {
+func (t *transfer) below(name dns.Name) bool {
+	for name != t.apex && name != dns.Root {
 		name = name.Parent()
 		if t.cuts[name] != "" || t.dnames[name] != "" {
 			return true

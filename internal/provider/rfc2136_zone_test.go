@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
@@ -85,7 +85,7 @@ func TestRFC2136ZoneKept(t *testing.T) {
 	answers := func(query, update byte) func([]byte) []byte {
 		return func(answer []byte) []byte {
 			rcode := query
-			if dnswire.Opcode(answer[2]>>3&15) == dnswire.OpcodeUpdate {
+			if dns.Opcode(answer[2]>>3&15) == dns.OpcodeUpdate {
 				rcode = update
 			}
 			if rcode == 0 {
@@ -128,10 +128,10 @@ func TestRFC2136ZoneKept(t *testing.T) {
 // TestRFC2136ZoneOfAlias has an alias in a child zone that points into the
 // parent zone, on one server: the SOA beside it is the parent's.
 func TestRFC2136ZoneOfAlias(t *testing.T) {
-	owner, target := dnswire.Name("\x01a\x05child\x07example\x03com\x00"), dnswire.Name("\x07example\x03com\x00")
-	answer := dnswire.Message{
-		Answers:   []dnswire.RR{{Name: owner, Type: dnswire.TypeCNAME, Class: dnswire.ClassIN, Data: []byte(target)}},
-		Authority: []dnswire.RR{{Name: target, Type: dnswire.TypeSOA, Class: dnswire.ClassIN}},
+	owner, target := dns.Name("\x01a\x05child\x07example\x03com\x00"), dns.Name("\x07example\x03com\x00")
+	answer := dns.Message{
+		Answers:   []dns.RR{{Name: owner, Type: dns.TypeCNAME, Class: dns.ClassIN, Data: []byte(target)}},
+		Authority: []dns.RR{{Name: target, Type: dns.TypeSOA, Class: dns.ClassIN}},
 	}
 	if apex, ok := apexAbove(answer, owner); ok {
 		t.Errorf("zone %s, want none from this answer", apex)
@@ -140,7 +140,7 @@ func TestRFC2136ZoneOfAlias(t *testing.T) {
 	if apex, ok := apexAbove(answer, owner); !ok || apex != target {
 		t.Errorf("without the alias: zone %s, %v", apex, ok)
 	}
-	answer.Authority[0].Name = dnswire.Root
+	answer.Authority[0].Name = dns.Root
 	if apex, ok := apexAbove(answer, owner); ok {
 		t.Errorf("zone %s, want none: the root's is no zone to write to", apex)
 	}
@@ -283,10 +283,10 @@ func TestRFC2136Overlap(t *testing.T) {
 
 // transferServer answers the first question on each connection with messages of the given records.
 type transferServer struct {
-	messages [][]dnswire.RR
+	messages [][]dns.RR
 	unsigned func(i int) bool
 	spoil    func(i int, message []byte) []byte // after it is signed
-	message  func(i int, m *dnswire.Message)    // before
+	message  func(i int, m *dns.Message)        // before
 	silent   bool                               // keeps the connection open at the end
 }
 
@@ -300,7 +300,7 @@ func (ts transferServer) start(t *testing.T) (address string) {
 	t.Cleanup(func() { ln.Close(); wg.Wait() })
 	wg.Go(func() {
 		for conn, err := ln.Accept(); err == nil; conn, err = ln.Accept() {
-			if query, err := dnswire.ReadTCP(conn); err == nil {
+			if query, err := dns.ReadTCP(conn); err == nil {
 				ts.answer(conn, query)
 			}
 			if ts.silent {
@@ -313,7 +313,7 @@ func (ts transferServer) start(t *testing.T) (address string) {
 }
 
 func (ts transferServer) answer(conn net.Conn, data []byte) {
-	query, err := dnswire.Parse(data)
+	query, err := dns.ParseMessage(data)
 	if err != nil || len(query.Additional) != 1 {
 		return
 	}
@@ -321,7 +321,7 @@ func (ts transferServer) answer(conn net.Conn, data []byte) {
 	mac := tsig[len(tsig)-6-sha256.Size : len(tsig)-6]
 	s := servertest.NewSigner(mac)
 	for i, records := range ts.messages {
-		m := dnswire.Message{ID: query.ID, Response: true, Authoritative: true, Questions: query.Questions, Answers: records}
+		m := dns.Message{ID: query.ID, Response: true, Authoritative: true, Questions: query.Questions, Answers: records}
 		if ts.message != nil {
 			ts.message(i, &m)
 		}
@@ -329,30 +329,30 @@ func (ts transferServer) answer(conn net.Conn, data []byte) {
 		if ts.spoil != nil {
 			message = ts.spoil(i, message)
 		}
-		if dnswire.WriteTCP(conn, message) != nil {
+		if dns.WriteTCP(conn, message) != nil {
 			return
 		}
 	}
 }
 
-func rr(t testing.TB, name string, kind dnswire.Type, data []byte) dnswire.RR {
+func rr(t testing.TB, name string, kind dns.Type, data []byte) dns.RR {
 	t.Helper()
-	owner, err := dnswire.ParseName(name)
+	owner, err := dns.ParseName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dnswire.RR{Name: owner, Type: kind, Class: dnswire.ClassIN, TTL: testTTL, Data: data}
+	return dns.RR{Name: owner, Type: kind, Class: dns.ClassIN, TTL: testTTL, Data: data}
 }
 
 func wireName(t testing.TB, name string) []byte { return []byte(rr(t, name, 0, nil).Name) }
 
-func soa(t testing.TB, name string, serial uint32) dnswire.RR {
-	mname := dnswire.Name(wireName(t, "ns1."+name))
-	return rr(t, name, dnswire.TypeSOA, dnswire.SOA{MName: mname, RName: mname, Serial: serial}.Data())
+func soa(t testing.TB, name string, serial uint32) dns.RR {
+	mname := dns.Name(wireName(t, "ns1."+name))
+	return rr(t, name, dns.TypeSOA, dns.SOA{MName: mname, RName: mname, Serial: serial}.Data())
 }
 
-func txt(t testing.TB, name, value string) dnswire.RR {
-	return rr(t, name, dnswire.TypeTXT, dnswire.TXTData([]string{value}))
+func txt(t testing.TB, name, value string) dns.RR {
+	return rr(t, name, dns.TypeTXT, dns.TXTData([]string{value}))
 }
 
 // transferCase is a server and the kind of failure of its transfer, "" for none.
@@ -365,11 +365,11 @@ func transferCases(t *testing.T) map[string]transferCase {
 	start, a, b, end := soa(t, "example.com", 7), txt(t, "a.example.com", "a"), txt(t, "b.example.com", "b"), soa(t, "Example.com", 7)
 	chaos, ds := txt(t, "a.example.com", "chaos"), rr(t, "a.example.com", 43, []byte{1, 2, 3})
 	chaos.Class = 3
-	whole := [][]dnswire.RR{{start, a}, {b}, {end}}
+	whole := [][]dns.RR{{start, a}, {b}, {end}}
 	at := func(n int) func(int) bool { return func(i int) bool { return i == n } }
-	many := slices.Concat(whole[:2], make([][]dnswire.RR, 98), whole[2:])
-	setRcode := func(n int, rcode dnswire.Rcode) func(int, *dnswire.Message) {
-		return func(i int, m *dnswire.Message) {
+	many := slices.Concat(whole[:2], make([][]dns.RR, 98), whole[2:])
+	setRcode := func(n int, rcode dns.Rcode) func(int, *dns.Message) {
+		return func(i int, m *dns.Message) {
 			if i == n {
 				m.Rcode = rcode
 			}
@@ -377,34 +377,34 @@ func transferCases(t *testing.T) map[string]transferCase {
 	}
 	return map[string]transferCase{
 		"whole":                              {transferServer{messages: whole}, ""},
-		"in one message":                     {transferServer{messages: [][]dnswire.RR{{start, a, b, end}}}, ""},
+		"in one message":                     {transferServer{messages: [][]dns.RR{{start, a, b, end}}}, ""},
 		"no signature between":               {transferServer{messages: whole, unsigned: at(1)}, ""},
 		"99 without signature":               {transferServer{messages: many, unsigned: func(i int) bool { return i%100 != 0 }}, ""},
 		"100 without signature":              {transferServer{messages: append(many, nil), unsigned: func(i int) bool { return i > 0 }}, BadAnswer},
 		"no signature at the end":            {transferServer{messages: whole, unsigned: at(2)}, BadAnswer},
 		"no signature at the start":          {transferServer{messages: whole, unsigned: at(0)}, BadAnswer},
-		"the question once":                  {transferServer{messages: whole, message: func(i int, m *dnswire.Message) { m.Questions = m.Questions[:min(1, max(0, 1-i))] }}, ""},
-		"records of no interest":             {transferServer{messages: [][]dnswire.RR{{start, a, ds, chaos, txt(t, "a.example.org", "x"), soa(t, "sub.example.com", 1)}, {}, {b, end}}}, ""},
+		"the question once":                  {transferServer{messages: whole, message: func(i int, m *dns.Message) { m.Questions = m.Questions[:min(1, max(0, 1-i))] }}, ""},
+		"records of no interest":             {transferServer{messages: [][]dns.RR{{start, a, ds, chaos, txt(t, "a.example.org", "x"), soa(t, "sub.example.com", 1)}, {}, {b, end}}}, ""},
 		"closed in the middle":               {transferServer{messages: whole[:2]}, Network},
 		"silent in the middle":               {transferServer{messages: whole[:2], silent: true}, Network},
 		"closed at once":                     {transferServer{}, Network},
-		"begins with another record":         {transferServer{messages: [][]dnswire.RR{{a, start}, {end}}}, BadAnswer},
-		"begins with another zone":           {transferServer{messages: [][]dnswire.RR{{soa(t, "example.org", 7)}, {end}}}, BadAnswer},
-		"ends with another serial":           {transferServer{messages: [][]dnswire.RR{{start, a, b}, {soa(t, "example.com", 8)}}}, BadAnswer},
-		"more after the end":                 {transferServer{messages: [][]dnswire.RR{{start, a}, {end, b}}}, BadAnswer},
-		"a record that is no TXT":            {transferServer{messages: [][]dnswire.RR{{start, rr(t, "a.example.com", dnswire.TypeTXT, []byte{9})}, {end}}}, BadAnswer},
+		"begins with another record":         {transferServer{messages: [][]dns.RR{{a, start}, {end}}}, BadAnswer},
+		"begins with another zone":           {transferServer{messages: [][]dns.RR{{soa(t, "example.org", 7)}, {end}}}, BadAnswer},
+		"ends with another serial":           {transferServer{messages: [][]dns.RR{{start, a, b}, {soa(t, "example.com", 8)}}}, BadAnswer},
+		"more after the end":                 {transferServer{messages: [][]dns.RR{{start, a}, {end, b}}}, BadAnswer},
+		"a record that is no TXT":            {transferServer{messages: [][]dns.RR{{start, rr(t, "a.example.com", dns.TypeTXT, []byte{9})}, {end}}}, BadAnswer},
 		"a flipped bit":                      {transferServer{messages: whole, spoil: spoilAt(1, flip(-100, 1))}, BadAnswer},
 		"a flipped bit without signature":    {transferServer{messages: whole, unsigned: at(1), spoil: spoilAt(1, flip(-1, 1))}, BadAnswer},
 		"another ID":                         {transferServer{messages: whole, spoil: spoilAt(1, flip(lowOfID, 1))}, BadAnswer},
 		"a message that is none":             {transferServer{messages: whole, spoil: spoilAt(1, func(m []byte) []byte { return m[:len(m)-1] })}, BadAnswer},
-		"truncated":                          {transferServer{messages: whole, message: func(i int, m *dnswire.Message) { m.Truncated = i == 1 }}, BadAnswer},
-		"a fault in the middle":              {transferServer{messages: whole, message: setRcode(1, dnswire.RcodeServFail)}, Temporary},
-		"a fault":                            {transferServer{messages: whole, message: setRcode(0, dnswire.RcodeServFail)}, Temporary},
-		"a fault without signature":          {transferServer{messages: whole, unsigned: at(0), message: setRcode(0, dnswire.RcodeServFail)}, Temporary},
-		"refused":                            {transferServer{messages: whole, message: setRcode(0, dnswire.RcodeRefused)}, Permission},
-		"refused without signature":          {transferServer{messages: whole, unsigned: at(0), message: setRcode(0, dnswire.RcodeRefused)}, Permission},
-		"no transfers":                       {transferServer{messages: whole, message: setRcode(0, dnswire.RcodeNotImp)}, Permission},
-		"a refusal that is not the server's": {transferServer{messages: whole, message: setRcode(0, dnswire.RcodeRefused), spoil: spoilAt(0, flip(lastOfMAC, 1))}, BadAnswer},
+		"truncated":                          {transferServer{messages: whole, message: func(i int, m *dns.Message) { m.Truncated = i == 1 }}, BadAnswer},
+		"a fault in the middle":              {transferServer{messages: whole, message: setRcode(1, dns.RcodeServFail)}, Temporary},
+		"a fault":                            {transferServer{messages: whole, message: setRcode(0, dns.RcodeServFail)}, Temporary},
+		"a fault without signature":          {transferServer{messages: whole, unsigned: at(0), message: setRcode(0, dns.RcodeServFail)}, Temporary},
+		"refused":                            {transferServer{messages: whole, message: setRcode(0, dns.RcodeRefused)}, Permission},
+		"refused without signature":          {transferServer{messages: whole, unsigned: at(0), message: setRcode(0, dns.RcodeRefused)}, Permission},
+		"no transfers":                       {transferServer{messages: whole, message: setRcode(0, dns.RcodeNotImp)}, Permission},
+		"a refusal that is not the server's": {transferServer{messages: whole, message: setRcode(0, dns.RcodeRefused), spoil: spoilAt(0, flip(lastOfMAC, 1))}, BadAnswer},
 	}
 }
 
@@ -445,17 +445,17 @@ func spoilAt(n int, spoil func([]byte) []byte) func(int, []byte) []byte {
 // TestRFC2136TransferLimits has a transfer that goes on for ever: it ends with the message that is over a limit, and not before.
 func TestRFC2136TransferLimits(t *testing.T) {
 	proven := func() (bool, error) { return true, nil }
-	first, wide, kept := dnswire.Message{}, dnswire.Message{}, dnswire.Message{Questions: []dnswire.Question{{Name: txt(t, "a.example.com", "").Name}}}
-	first.Answers = []dnswire.RR{soa(t, "example.com", 7)}
-	kept.Answers = slices.Repeat([]dnswire.RR{txt(t, "a.example.com", "x")}, 1000)
-	wide.Answers = slices.Repeat([]dnswire.RR{rr(t, "a.example.com", 99, make([]byte, 200))}, 250)
+	first, wide, kept := dns.Message{}, dns.Message{}, dns.Message{Questions: []dns.Question{{Name: txt(t, "a.example.com", "").Name}}}
+	first.Answers = []dns.RR{soa(t, "example.com", 7)}
+	kept.Answers = slices.Repeat([]dns.RR{txt(t, "a.example.com", "x")}, 1000)
+	wide.Answers = slices.Repeat([]dns.RR{rr(t, "a.example.com", 99, make([]byte, 200))}, 250)
 	// A record takes many times the octets that a message has for it.
 	for name, test := range map[string]struct {
-		message dnswire.Message
+		message dns.Message
 		limit   int
 	}{"kept": {kept, maxKept / 4}, "passed over": {wide, maxTransfer}} {
 		message := test.message.Pack()
-		tr := newTransfer(dnswire.Name(wireName(t, servertest.Zone)), nil)
+		tr := newTransfer(dns.Name(wireName(t, servertest.Zone)), nil)
 		_, err := tr.take(first.Pack(), proven)
 		messages := 0
 		for ; err == nil && tr.octets <= 2*maxTransfer; messages++ {
@@ -475,14 +475,14 @@ func TestRFC2136TransferLimits(t *testing.T) {
 
 // TestRFC2136TransferHandsOn has delegations and DNAMEs within each other.
 func TestRFC2136TransferHandsOn(t *testing.T) {
-	tr := newTransfer(dnswire.Name(wireName(t, "Example.com")), nil)
+	tr := newTransfer(dns.Name(wireName(t, "Example.com")), nil)
 	ns, target := wireName(t, "ns.example.net"), wireName(t, "there.example.net")
-	m := dnswire.Message{Answers: []dnswire.RR{
-		soa(t, "example.com", 7), rr(t, "example.com", dnswire.TypeNS, ns),
-		rr(t, "cut.example.com", dnswire.TypeNS, ns), txt(t, "cut.example.com", "hidden"), rr(t, "b.CUT.example.com", dnswire.TypeNS, target),
-		rr(t, "tree.cut.example.com", dnswire.TypeDNAME, target), txt(t, "a.cut.example.com", "hidden"),
-		rr(t, "tree.example.com", dnswire.TypeDNAME, target), txt(t, "tree.example.com", "seen"), txt(t, "*.tree.example.com", "hidden"),
-		rr(t, "cut.tree.example.com", dnswire.TypeNS, ns), rr(t, "both.example.com", dnswire.TypeNS, ns), rr(t, "both.example.com", dnswire.TypeDNAME, target),
+	m := dns.Message{Answers: []dns.RR{
+		soa(t, "example.com", 7), rr(t, "example.com", dns.TypeNS, ns),
+		rr(t, "cut.example.com", dns.TypeNS, ns), txt(t, "cut.example.com", "hidden"), rr(t, "b.CUT.example.com", dns.TypeNS, target),
+		rr(t, "tree.cut.example.com", dns.TypeDNAME, target), txt(t, "a.cut.example.com", "hidden"),
+		rr(t, "tree.example.com", dns.TypeDNAME, target), txt(t, "tree.example.com", "seen"), txt(t, "*.tree.example.com", "hidden"),
+		rr(t, "cut.tree.example.com", dns.TypeNS, ns), rr(t, "both.example.com", dns.TypeNS, ns), rr(t, "both.example.com", dns.TypeDNAME, target),
 		soa(t, "example.com", 7),
 	}}
 	if last, err := tr.take(m.Pack(), func() (bool, error) { return true, nil }); !last || err != nil {
@@ -510,8 +510,8 @@ func TestRFC2136TransferHandsOn(t *testing.T) {
 }
 
 func FuzzTransfer(f *testing.F) {
-	apex := dnswire.Name(wireName(f, servertest.Zone))
-	frame := func(messages ...dnswire.Message) (stream []byte) {
+	apex := dns.Name(wireName(f, servertest.Zone))
+	frame := func(messages ...dns.Message) (stream []byte) {
 		for _, m := range messages {
 			packed := m.Pack()
 			stream = append(binary.BigEndian.AppendUint16(stream, uint16(len(packed))), packed...)
@@ -519,13 +519,13 @@ func FuzzTransfer(f *testing.F) {
 		return stream
 	}
 	start, end := soa(f, "example.com", 7), soa(f, "example.com", 7)
-	middle := []dnswire.RR{txt(f, "a.example.com", "a"), rr(f, "b.example.com", dnswire.TypeNS, wireName(f, "ns.b.example.com")),
-		rr(f, "c.example.com", dnswire.TypeDNAME, wireName(f, "a.example.com")), rr(f, "d.example.com", dnswire.TypeCNAME, wireName(f, "a.example.com"))}
-	f.Add(frame(dnswire.Message{Answers: slices.Concat([]dnswire.RR{start}, middle, []dnswire.RR{end})}), uint64(0))
-	f.Add(frame(dnswire.Message{Answers: []dnswire.RR{start}}, dnswire.Message{Answers: middle}, dnswire.Message{Answers: []dnswire.RR{end}}), uint64(2))
+	middle := []dns.RR{txt(f, "a.example.com", "a"), rr(f, "b.example.com", dns.TypeNS, wireName(f, "ns.b.example.com")),
+		rr(f, "c.example.com", dns.TypeDNAME, wireName(f, "a.example.com")), rr(f, "d.example.com", dns.TypeCNAME, wireName(f, "a.example.com"))}
+	f.Add(frame(dns.Message{Answers: slices.Concat([]dns.RR{start}, middle, []dns.RR{end})}), uint64(0))
+	f.Add(frame(dns.Message{Answers: []dns.RR{start}}, dns.Message{Answers: middle}, dns.Message{Answers: []dns.RR{end}}), uint64(2))
 	f.Fuzz(func(t *testing.T, data []byte, unsigned uint64) {
 		tr, mac := newTransfer(apex, nil), []byte("the request's")
-		key, err := dnswire.ParseKey(servertest.Key, servertest.Secret)
+		key, err := dns.ParseKey(servertest.Key, servertest.Secret)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -535,7 +535,7 @@ func FuzzTransfer(f *testing.F) {
 			size := min(int(binary.BigEndian.Uint16(data)), len(data)-2)
 			message := slices.Clone(data[2 : 2+size])
 			data = data[2+size:]
-			if size >= dnswire.HeaderSize {
+			if size >= dns.HeaderSize {
 				message = s.Next(message, i >= 64 || unsigned>>i&1 == 0)
 			}
 			last, err = tr.take(message, func() (bool, error) { return stream.Verify(message, time.Now()) })

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -153,7 +153,7 @@ func route53Name(text string) string {
 	for rest := text; rest != ""; {
 		octet, length, err := octetAt(rest, 8)
 		if err != nil {
-			return dnsname.Fold(text)
+			return dns.Fold(text)
 		}
 		if length > 1 && (octet == '.' || octet == '\\') {
 			name.WriteByte('\\')
@@ -161,7 +161,7 @@ func route53Name(text string) string {
 		name.WriteByte(octet)
 		rest = rest[length:]
 	}
-	return dnsname.Fold(name.String())
+	return dns.Fold(name.String())
 }
 
 // zone fails if the account has several public zones of the name, because the client does not know

@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
 	"meshddns/internal/msg"
-	"meshddns/internal/order"
 )
 
 // This file reads and changes many names of a zone at Route 53.
@@ -62,7 +62,7 @@ func (v *route53) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 // listNames reads the list from one wanted name to the next: a page also has the names close to it.
 func (v *route53) listNames(ctx context.Context, z zone, names []string, sets *zoneSets) error {
 	names = slices.Clone(names)
-	order.By(names, func(a, b string) int { return strings.Compare(route53Order(a), route53Order(b)) })
+	sort.SliceStable(names, func(i, j int) bool { return route53Order(names[i]) < route53Order(names[j]) })
 	found := route53Found{sets, newMarks()}
 	var page route53Page
 	for range maxPages {

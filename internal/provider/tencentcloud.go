@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -113,7 +113,7 @@ type tencentDomain struct {
 }
 
 func (d tencentDomain) zone() zone {
-	name := dnsname.Parse(cmp.Or(d.Punycode, d.Name))
+	name := dns.Parse(cmp.Or(d.Punycode, d.Name))
 	return zone{id: d.Name, unique: d.DomainId.String(), name: name, minTTL: tencentMinTTL, plan: d.Grade, servers: d.EffectiveDNS}
 }
 

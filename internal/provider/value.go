@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -59,12 +58,12 @@ func (t Type) host(owner string, v Value) string {
 }
 
 // wireTypes has the number of each type.
-var wireTypes = map[Type]dnswire.Type{
-	TXT: dnswire.TypeTXT, A: dnswire.TypeA, AAAA: dnswire.TypeAAAA, SRV: dnswire.TypeSRV,
+var wireTypes = map[Type]dns.Type{
+	TXT: dns.TypeTXT, A: dns.TypeA, AAAA: dns.TypeAAAA, SRV: dns.TypeSRV,
 }
 
 // Wire returns the number of the type in messages, 0 if it has none.
-func (t Type) Wire() dnswire.Type { return wireTypes[t] }
+func (t Type) Wire() dns.Type { return wireTypes[t] }
 
 // Check reports whether a record of the type can have the value.
 func (t Type) Check(v Value) error {
@@ -92,7 +91,7 @@ func (t Type) Parse(text string) (Value, error) {
 	case SRV:
 		return parseSRV(strings.Fields(text))
 	case NS:
-		return Value{dnsname.Fold(text)}, nil
+		return Value{dns.Fold(text)}, nil
 	}
 	return nil, msg.Errorf("no type of records: %q", string(t))
 }
@@ -138,7 +137,7 @@ func parseSRV(fields []string) (Value, error) {
 		}
 		fields[i] = strconv.FormatUint(n, 10)
 	}
-	target, err := dnswire.ParseName(fields[3])
+	target, err := dns.ParseName(fields[3])
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +146,8 @@ func parseSRV(fields []string) (Value, error) {
 }
 
 // targetText returns the canonical text of a target. The root, which means "no such service", is ".".
-func targetText(target dnswire.Name) string {
-	if target == dnswire.Root {
+func targetText(target dns.Name) string {
+	if target == dns.Root {
 		return "."
 	}
 	return nameText(target)
@@ -169,28 +168,28 @@ func (t Type) Data(v Value) ([]byte, error) {
 			n, _ := strconv.ParseUint(field, 10, 16) // Check has parsed it
 			data = binary.BigEndian.AppendUint16(data, uint16(n))
 		}
-		target, err := dnswire.ParseName(fields[3])
+		target, err := dns.ParseName(fields[3])
 		return append(data, target...), err
 	}
-	return dnswire.TXTData(v), nil
+	return dns.TXTData(v), nil
 }
 
 // ParseData returns the value of RDATA without compression.
 func (t Type) ParseData(data []byte) (Value, error) {
 	switch t {
 	case TXT:
-		return dnswire.ParseTXT(data)
+		return dns.ParseTXT(data)
 	case A, AAAA:
 		if at, ok := netip.AddrFromSlice(data); ok && at.Is4() == (t == A) {
 			return Value{at.String()}, nil
 		}
 	case SRV:
-		if srv, err := dnswire.ParseSRV(data); err == nil {
+		if srv, err := dns.ParseSRV(data); err == nil {
 			numbers := strconv.Itoa(int(srv.Priority)) + " " + strconv.Itoa(int(srv.Weight)) + " " + strconv.Itoa(int(srv.Port))
 			return Value{numbers + " " + targetText(srv.Target)}, nil
 		}
 	}
-	return nil, dnswire.ErrFormat
+	return nil, dns.ErrFormat
 }
 
 // setKey identifies a set of records: the folded name, and the type.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -123,7 +123,7 @@ type volcZone struct {
 
 func (e volcZone) zone() zone {
 	id := strconv.FormatInt(e.ZID, 10)
-	return zone{id: id, unique: id, name: dnsname.Parse(e.ZoneName), minTTL: volcMinTTL}
+	return zone{id: id, unique: id, name: dns.Parse(e.ZoneName), minTTL: volcMinTTL}
 }
 
 // search may return other names too, even if it is exact.

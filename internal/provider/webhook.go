@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -158,7 +158,7 @@ func (v *webhook) zones(ctx context.Context) (zones []zone, err error) {
 		return nil, v.api.lacks(call{name: "list"}, "list of zones")
 	}
 	for _, a := range answer.Zones {
-		zones = append(zones, zone{name: dnsname.Fold(a.Zone), unique: a.ID, minTTL: a.MinTTL, servers: a.Servers})
+		zones = append(zones, zone{name: dns.Fold(a.Zone), unique: a.ID, minTTL: a.MinTTL, servers: a.Servers})
 	}
 	return zones, nil
 }
@@ -174,7 +174,7 @@ func (v *webhook) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 			Name, Alias string
 		}
 		err := d.Decode(&n)
-		name := dnsname.Fold(n.Name)
+		name := dns.Fold(n.Name)
 		sets.join(setKey{name, TXT}, func(recordSet) recordSet { return n.set() })
 		if n.Alias != "" {
 			sets.alias(name, n.Alias)
@@ -186,7 +186,7 @@ func (v *webhook) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 		return &Error{Kind: Invalid, Detail: msg.TextOf(err), Err: ErrNotListed}
 	case err != nil:
 		return err
-	case answer.Names == nil || dnsname.Fold(answer.Zone) != z.name:
+	case answer.Names == nil || dns.Fold(answer.Zone) != z.name:
 		return v.api.lacks(call{name: "list"}, "list of the zone's names")
 	}
 	return nil
@@ -231,7 +231,7 @@ func (v *webhook) read(ctx context.Context, name string, t Type) (a webhookAnswe
 	if err := v.do(ctx, c, &a); err != nil {
 		return a, err
 	}
-	a.Zone = dnsname.Fold(a.Zone)
+	a.Zone = dns.Fold(a.Zone)
 	switch {
 	case a.Zone == "" || name != a.Zone && !strings.HasSuffix(name, "."+a.Zone):
 		return a, &Error{Kind: BadAnswer, Detail: v.api.asked(c), Err: msg.Errorf("zone %q does not contain %s", a.Zone, name)}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
 
@@ -44,7 +44,7 @@ func (c *Client) Zone(ctx context.Context, name string) (string, error) {
 	if err := c.listZones(ctx); err != nil {
 		return "", err
 	}
-	for at := range dnsname.Ancestors(dnsname.Fold(name)) {
+	for at := range dns.Ancestors(dns.Fold(name)) {
 		if !strings.Contains(at, ".") {
 			break
 		}
@@ -94,8 +94,8 @@ func (c *Client) Delegated(ctx context.Context, zone, domain string) (string, er
 		return "", err
 	}
 	defer c.search.end()
-	for at := range dnsname.Ancestors(dnsname.Fold(domain)) {
-		if at == z.name || !dnsname.Within(at, z.name) {
+	for at := range dns.Ancestors(dns.Fold(domain)) {
+		if at == z.name || !dns.Within(at, z.name) {
 			break
 		}
 		delegated, known := c.cuts[at]
@@ -116,7 +116,7 @@ func (c *Client) Delegated(ctx context.Context, zone, domain string) (string, er
 
 // named returns a zone by its name.
 func (c *Client) named(ctx context.Context, name string) (zone, error) {
-	name = dnsname.Fold(name)
+	name = dns.Fold(name)
 	z, found, err := c.find(ctx, name)
 	if err == nil && (!found || z.name != name) {
 		err = &Error{Kind: ZoneNotFound, Detail: msg.Textf("the account has no zone %q", name)}

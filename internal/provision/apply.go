@@ -7,9 +7,9 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"sort"
 	"strings"
 
-	"meshddns/internal/order"
 	"meshddns/internal/secrets"
 )
 
@@ -181,8 +181,9 @@ type work struct {
 }
 
 func (w *work) sort() {
-	order.By(w.mistakes, func(a, b Mistake) int {
-		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	sort.SliceStable(w.mistakes, func(i, j int) bool {
+		a, b := w.mistakes[i], w.mistakes[j]
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) < 0
 	})
 }
 

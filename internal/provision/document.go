@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/secrets"
 	"meshddns/internal/strictjson"
@@ -284,7 +284,7 @@ func (f *file) usage(v value, at path) {
 	case mode.Text == "auto":
 		f.fault(*prefix, at.Member("custom_prefix"), "mode auto makes the prefix of the network")
 	case service != nil:
-		f.once("prefix "+service.Text+" "+dnsname.Fold(prefix.Text), e, "custom_prefix")
+		f.once("prefix "+service.Text+" "+dns.Fold(prefix.Text), e, "custom_prefix")
 	}
 	e.bad = f.anew()
 	f.Usages = append(f.Usages, e)

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"meshddns/internal/tasks"
+	"meshddns/internal/daemon"
 )
 
 // Files is a provision file, or a folder of them, whose content is applied to an appliance. One
@@ -34,7 +34,7 @@ type Files struct {
 }
 
 // pauses are those until entries that wait are applied again.
-var pauses = tasks.Backoff{First: time.Second, Longest: time.Minute}
+var pauses = daemon.Backoff{First: time.Second, Longest: time.Minute}
 
 // Apply reads and applies the files. It logs the entries that the stored state does not allow, which
 // wait. It returns Mistakes when the files themselves are wrong, and errors of the database. After an

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
-	"meshddns/internal/tasks"
 )
 
 // clientLife bounds the use of a client, because zones come and go.
@@ -60,7 +60,7 @@ type list struct {
 // connect opens a client of an account. A panic in it is that account's refusal.
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
 	c := &connection{opened: now, domains: map[string]*found{}, lists: map[string]*list{}, reading: map[string]*list{}}
-	c.refusal = tasks.Call(func() (err error) {
+	c.refusal = daemon.Call(func() (err error) {
 		c.client, err = open(account)
 		return err
 	})
@@ -123,7 +123,7 @@ func (c *connection) find(ctx context.Context, f *found, domain string) {
 		close(f.done)
 	}()
 	f.apex, f.err = c.client.Zone(ctx, domain)
-	f.apex = dnsname.Fold(f.apex)
+	f.apex = dns.Fold(f.apex)
 	f.ended = f.err != nil && ctx.Err() != nil
 }
 
@@ -203,7 +203,7 @@ func readAll(ctx context.Context, client provider.ZoneReader, apex string) (map[
 func (c *connection) listed(l *list, name string) (set provider.RRset, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return provider.Listed(l.sets, name), !l.changed[name] && concerns(dnsname.Fold(name), nil)
+	return provider.Listed(l.sets, name), !l.changed[name] && concerns(dns.Fold(name), nil)
 }
 
 // unchanged returns the sets of the names that were not changed since the list was read.

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/format"
+	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/order"
 	"meshddns/internal/provider"
 )
 
@@ -138,8 +137,9 @@ func desired(state State, n Name, addresses Addresses) Target {
 // TXT record with our mark comes first.
 func siblings(wanted map[Sibling]valueAt, places map[Sibling][]Place) []Sibling {
 	all := slices.AppendSeq(slices.Collect(maps.Keys(wanted)), maps.Keys(places))
-	order.By(all, func(a, b Sibling) int {
-		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(string(a.Type), string(b.Type)))
+	sort.SliceStable(all, func(i, j int) bool {
+		a, b := all[i], all[j]
+		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(string(a.Type), string(b.Type))) < 0
 	})
 	return slices.Compact(all)
 }
@@ -194,7 +194,7 @@ func withdrawal(n Name, p Place, wanted []Record, heir Account) Record {
 		Account: p.Account, Domain: p.Zone, Place: p, Waited: waited(n, p), Withdrawal: Withdrawal{Heir: heir},
 	}
 	if r.Domain == "" {
-		r.Domain = dnsname.Parent(dnsname.Parent(n.Name))
+		r.Domain = dns.Parent(dns.Parent(n.Name))
 	}
 	for _, w := range wanted {
 		r.Withdrawal.Beside, r.Withdrawal.Wanted = append(r.Withdrawal.Beside, w.Place), w.Want
@@ -270,7 +270,7 @@ func (w wanted) values(n Name, owner string, addresses Addresses) (map[Sibling]v
 	value.text, _ = w.marked(owner, own, leased)
 	_, value.unknown = mesh.Expand(w.endpoints, addresses.Now)
 	err := mesh.CheckOthers(w.endpoints)
-	if w.has(format.Mesh1) {
+	if w.has(mesh.Mesh1) {
 		err = mesh.Check(w.network, owner, w.endpoints)
 	}
 	if err != nil {
@@ -304,7 +304,7 @@ func (w wanted) inFormats(n Name, endpoints []mesh.Endpoint) *made {
 		return m
 	}
 	m := &made{w.network, w.formats, endpoints, map[Sibling]string{}}
-	for _, set := range format.Sets(w.formats, below(n.Name), endpoints) {
+	for _, set := range mesh.FormatSets(w.formats, below(n.Name), endpoints) {
 		if len(set.Values) > 0 {
 			m.texts[siblingOf(set)] = siblingText(w.network, set.Values)
 		}
@@ -315,7 +315,7 @@ func (w wanted) inFormats(n Name, endpoints []mesh.Endpoint) *made {
 // marked returns the value with our mark, and the endpoints that it leaves out. It has
 // no endpoints if the formats of the usage do not name it: then it only marks the name as ours.
 func (w wanted) marked(owner string, own, leased []mesh.Endpoint) (value string, leftOut []mesh.Endpoint) {
-	if !w.has(format.Mesh1) {
+	if !w.has(mesh.Mesh1) {
 		return mesh.Value(w.network, owner, nil), nil
 	}
 	return mesh.Fit(w.network, owner, own, leased)
@@ -323,13 +323,13 @@ func (w wanted) marked(owner string, own, leased []mesh.Endpoint) (value string,
 
 // has reports whether the usage has a format.
 func (w wanted) has(name string) bool {
-	return slices.Contains(w.formats, name) || len(w.formats) == 0 && name == format.Mesh1
+	return slices.Contains(w.formats, name) || len(w.formats) == 0 && name == mesh.Mesh1
 }
 
 // below returns the name below which the records in other formats are.
 func below(name string) string { return strings.TrimPrefix(name, mesh.Label+".") }
 
-func siblingOf(set format.Set) Sibling {
+func siblingOf(set mesh.FormatSet) Sibling {
 	return Sibling{Owner: set.Name, Type: provider.Type(set.Type)}
 }
 
@@ -340,7 +340,7 @@ func (w wanted) record(n Name, s Sibling, value valueAt, account Account, places
 		Place: Place{Name: n.Name, Sibling: s, Account: account, State: Pending},
 	}
 	name, _ := r.owner()
-	if reason := dnsname.Fault(name); reason != "" {
+	if reason := dns.NameFault(name); reason != "" {
 		r.Fault = Fault{Code: CodeInvalidName, Detail: reason}
 	}
 	for _, text := range SiblingValues(value.text) {
@@ -423,7 +423,7 @@ func Rival(state State) string { return state.Names[0].rival() }
 // Beside returns the names whose usages may have a TXT record in another format at an owner name. It is
 // at most two labels below their <prefix>.<domain>: _iroh.<peer_id>.
 func Beside(owner string) (names []string) {
-	for at, labels := owner, 0; at != "" && labels <= 2; at, labels = dnsname.Parent(at), labels+1 {
+	for at, labels := owner, 0; at != "" && labels <= 2; at, labels = dns.Parent(at), labels+1 {
 		if name := mesh.Label + "." + at; name != owner {
 			names = append(names, name)
 		}

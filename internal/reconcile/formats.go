@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
@@ -18,7 +17,7 @@ type FormatState struct {
 	Values  []string // the wanted ones
 	State   PlaceState
 	Fault   Fault
-	LeftOut []format.LeftOut // endpoints that the format does not have
+	LeftOut []mesh.LeftOut // endpoints that the format does not have
 }
 
 // FormatStates returns the records of a network at a name, none if no value of it is wanted
@@ -51,12 +50,12 @@ func FormatStates(state State, network string, addresses Addresses) (all []Forma
 func (w wanted) formatted(name, owner string, addresses Addresses) []FormatState {
 	own, leased := w.living(addresses)
 	value, leftOut := w.marked(owner, own, leased)
-	first := FormatState{Format: format.Mesh1, Name: name, Type: provider.TXT, Values: []string{value}}
+	first := FormatState{Format: mesh.Mesh1, Name: name, Type: provider.TXT, Values: []string{value}}
 	for _, e := range leftOut {
-		first.LeftOut = append(first.LeftOut, format.LeftOut{Endpoint: e, Reason: msg.TextOf(&mesh.TooLongError{Octets: len(value) + len(" ") + len(e.Text), Most: mesh.MaxValue})})
+		first.LeftOut = append(first.LeftOut, mesh.LeftOut{Endpoint: e, Reason: msg.TextOf(&mesh.TooLongError{Octets: len(value) + len(" ") + len(e.Text), Most: mesh.MaxValue})})
 	}
 	all := []FormatState{first}
-	for _, set := range format.Sets(w.formats, below(name), slices.Concat(own, leased)) {
+	for _, set := range mesh.FormatSets(w.formats, below(name), slices.Concat(own, leased)) {
 		f := FormatState{Format: set.Format, Name: set.Name, Type: provider.Type(set.Type), Values: set.Values, LeftOut: set.LeftOut}
 		if set.Fault != "" {
 			f.State, f.Fault = Failed, Fault{Code: CodeInvalidName, Detail: set.Fault}
@@ -109,5 +108,5 @@ func (t Target) stated(f FormatState, s Sibling) FormatState {
 func Listed(state State, addresses Addresses) (endpoints []string, ok bool) {
 	w := wantedAt(state.Names[0])
 	own, leased := w.living(addresses)
-	return mesh.Texts(slices.Concat(own, leased)), w.has(format.URLs)
+	return mesh.Texts(slices.Concat(own, leased)), w.has(mesh.URLs)
 }

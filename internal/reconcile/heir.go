@@ -3,7 +3,7 @@ package reconcile
 import (
 	"context"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
@@ -42,7 +42,7 @@ func (e *Engine) inherit(ctx context.Context, b *batch) {
 // heirZone fails if another zone has the name by now.
 func (b *batch) heirZone(ctx context.Context, r Record) (zone, id string, err error) {
 	zone, err = b.conn.client.Zone(ctx, r.Place.Zone)
-	if err == nil && dnsname.Fold(zone) != r.Place.Zone {
+	if err == nil && dns.Fold(zone) != r.Place.Zone {
 		err = &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Textf("the key has another zone: %s", zone)}
 	}
 	if oneWord := r.Account.Provider == "cloudflare"; oneWord && provider.KindOf(err) == provider.ZoneNotFound {

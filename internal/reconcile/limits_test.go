@@ -5,16 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 )
 
 // TestStillWantedAtTheLimits: whether a few records of a name with the most leases and formats are still wanted is found out without
 // working out the others; after a change of the endpoints it is worked out anew.
 func TestStillWantedAtTheLimits(t *testing.T) {
-	formats := []string{format.Mesh1, format.Address}
-	for i := len(formats); i < format.MaxFormats; i++ {
-		formats = append(formats, fmt.Sprintf("%s_s%d._tcp", format.SRV, i))
+	formats := []string{mesh.Mesh1, mesh.Address}
+	for i := len(formats); i < mesh.MaxFormats; i++ {
+		formats = append(formats, fmt.Sprintf("%s_s%d._tcp", mesh.SRV, i))
 	}
 	u := Usage{ID: "u", Network: "42", Account: &Account{ID: 1, Provider: "builtin"}, Domain: "example.com", Formats: formats}
 	for i := range 256 * 9 {

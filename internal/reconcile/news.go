@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/provider"
-	"meshddns/internal/tasks"
 )
 
 // news logs changes only: a zone is down, a name has a fault, and either is well again. It
@@ -115,7 +115,7 @@ func (n *news) zoneSearched(z Zone, err error) {
 		n.journal.add(slog.LevelInfo, "zone is searched for orphans again", append(about, "code", before.code)...)
 	default:
 		about = append(about, "code", f.Code, "detail", f.Detail)
-		if panicked, ok := errors.AsType[*tasks.Panic](err); ok {
+		if panicked, ok := errors.AsType[*daemon.Panic](err); ok {
 			about = append(about, "stack", string(panicked.Stack))
 		}
 		n.journal.add(slog.LevelWarn, "zone is not searched for orphans", about...)

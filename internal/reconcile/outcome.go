@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
 	"meshddns/internal/msg"
-	"meshddns/internal/order"
 	"meshddns/internal/provider"
 )
 
@@ -193,13 +193,13 @@ func (r *Report) takeBack(name string) bool {
 
 // trim sorts the records by name and keeps maxRecords of them, the bad ones first.
 func (r *Report) trim() {
-	byName := func(a, b Outcome) int { return strings.Compare(a.Name, b.Name) }
-	order.By(r.Records, byName)
+	byName := func(i, j int) bool { return r.Records[i].Name < r.Records[j].Name }
+	sort.SliceStable(r.Records, byName)
 	if len(r.Records) > maxRecords {
 		good := func(o Outcome) bool { return !o.bad() }
 		bad := slices.DeleteFunc(slices.Clone(r.Records), good)
 		r.Records = append(bad, slices.DeleteFunc(slices.Clone(r.Records), Outcome.bad)...)[:maxRecords]
-		order.By(r.Records, byName)
+		sort.SliceStable(r.Records, byName)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"meshddns/internal/msg"
-	"meshddns/internal/probe"
 	"meshddns/internal/provider"
 )
 
@@ -93,7 +92,7 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	if err != nil {
 		return false, err
 	}
-	probe := probe.NewRecord(state.Owner, wanted.Zone)
+	probe := NewProbeRecord(state.Owner, wanted.Zone)
 	p := Place{Name: probe.Name, Account: wanted.Account, Zone: wanted.Zone, ZoneID: wanted.ZoneID, Doubt: Doubt{Value: probe.Value}}
 	if err := e.config.Database.AddProbe(ctx, &p); err != nil {
 		return false, err

@@ -68,7 +68,7 @@ type Usage struct {
 	PeerID    string          // of the endpoints; "" for none
 	Leased    []mesh.Endpoint // what nodes have renewed, in the order of the slots
 	Dead      []string        // endpoints that a check has found dead, with their addresses
-	Formats   []string        // of package format; none: mesh1
+	Formats   []string        // of package mesh; none: mesh1
 	Told      Told            // the stored one
 }
 

@@ -19,7 +19,7 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/provider"
@@ -204,7 +204,7 @@ func (w *world) look(name string) {
 // service registers a service of a domain.
 func (w *world) service(domain string, account int64) {
 	w.exec(`INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
-		VALUES (?1, '', '{}', ?1, ?1, ?2, 'vendor', '[]', ?3, '', '')`, domain, dnsname.Reverse(domain), account)
+		VALUES (?1, '', '{}', ?1, ?1, ?2, 'vendor', '[]', ?3, '', '')`, domain, dns.Reverse(domain), account)
 }
 
 // reserve reserves a prefix of a service, and gives the name. It is not due yet.

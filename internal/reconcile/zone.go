@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
-	"meshddns/internal/tasks"
 )
 
 const (
@@ -120,7 +120,7 @@ func (b *batch) each(ctx context.Context, f func(*item)) {
 
 // rescue calls a function. If the function panics, only the given items fail.
 func (b *batch) rescue(f func(), items ...*item) {
-	err := tasks.Call(func() error { f(); return nil })
+	err := daemon.Call(func() error { f(); return nil })
 	if err == nil {
 		return
 	}
@@ -205,7 +205,7 @@ func (b *batch) find(ctx context.Context, i *item) error {
 		i.happens(Event{Kind: NoZone}, b.now())
 		return nil
 	case err == nil:
-		i.choosePlace(dnsname.Fold(zone), id, b.now())
+		i.choosePlace(dns.Fold(zone), id, b.now())
 		i.goal.cut, err = b.cut(ctx, r, zone)
 	}
 	return err
@@ -239,7 +239,7 @@ func (b *batch) zoneOf(ctx context.Context, r Record) (zone, id string, err erro
 	}
 	id = r.Place.ZoneID
 	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); err == nil && ok && (id == "" || !r.withdraws()) {
-		id, err = identifier.ZoneID(ctx, dnsname.Fold(zone)) // the zone may have been deleted and made again
+		id, err = identifier.ZoneID(ctx, dns.Fold(zone)) // the zone may have been deleted and made again
 	}
 	return zone, id, err
 }

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
-	"meshddns/internal/metrics"
-	"meshddns/internal/order"
+	"meshddns/internal/daemon"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 )
@@ -61,8 +61,9 @@ func (e *Engine) DownZones() (down []ZoneState) {
 		}
 	}
 	n.mu.Unlock()
-	order.By(down, func(a, b ZoneState) int {
-		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Zone, b.Zone), a.Since.Compare(b.Since), cmp.Compare(a.Fault.Code, b.Fault.Code))
+	sort.SliceStable(down, func(i, j int) bool {
+		a, b := down[i], down[j]
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Zone, b.Zone), a.Since.Compare(b.Since), cmp.Compare(a.Fault.Code, b.Fault.Code)) < 0
 	})
 	down = slices.CompactFunc(down, func(a, b ZoneState) bool { return a.Provider == b.Provider && a.Zone == b.Zone })
 	return down[:min(len(down), downZones)]
@@ -154,11 +155,11 @@ func (e *Engine) noteZone(ctx context.Context, r Record) {
 }
 
 // WriteMetrics writes the zones that are down.
-func (e *Engine) WriteMetrics(page *metrics.Page) {
+func (e *Engine) WriteMetrics(page *daemon.Page) {
 	page.Family("meshddns_zone_down_since_timestamp_seconds", "gauge", "First failure of each zone that is down.")
 	for _, z := range e.DownZones() {
-		page.Time(z.Since, metrics.Label{Name: "provider", Value: z.Provider}, metrics.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
-			metrics.Label{Name: "code", Value: z.Fault.Code})
+		page.Time(z.Since, daemon.Label{Name: "provider", Value: z.Provider}, daemon.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
+			daemon.Label{Name: "code", Value: z.Fault.Code})
 	}
 	e.budget.writeMetrics(page, e.config.Now())
 }

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // Entry is the struct of an entry.
@@ -44,7 +44,7 @@ func Keep[S ~string](given, stored S, masked, same bool, refusal error) (S, erro
 
 // Parse reads an entry of a provision file. What a document leaves open is Chinese.
 func Parse[T Entry[T]](body []byte) (entry T, err error) {
-	if err := envelope.Parse(body, &entry); err != nil {
+	if err := web.ParseBody(body, &entry); err != nil {
 		return entry, err
 	}
 	return entry.Check(msg.Chinese)

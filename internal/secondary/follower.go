@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"meshddns/internal/tasks"
+	"meshddns/internal/daemon"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 )
 
 // pauses are those until a message is repeated.
-var pauses = tasks.Backoff{First: time.Second, Longest: longest}
+var pauses = daemon.Backoff{First: time.Second, Longest: longest}
 
 // follower knows the versions of the zones at one secondary, and which messages to it are due. It has its
 // own lock and its own messages under way, so one secondary never waits for another.

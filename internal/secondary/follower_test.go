@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/events"
 	"meshddns/test/support"
 )
@@ -32,9 +32,9 @@ func (w *world) only(p *peer, zone string) {
 // answer.
 func TestDeafDelaysNone(t *testing.T) {
 	w := newWorld(t)
-	well := w.peer("well", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	well := w.peer("well", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.only(well, "example.com")
-	deaf := w.peer("deaf", func(int64) (dnswire.Rcode, bool) { return 0, false })
+	deaf := w.peer("deaf", func(int64) (dns.Rcode, bool) { return 0, false })
 	w.manyZones(3000)
 	w.run()
 	support.Eventually(t, support.Limit, "messages to the deaf one", func() bool { return deaf.heard.Load() >= atOnce })
@@ -47,7 +47,7 @@ func TestDeafDelaysNone(t *testing.T) {
 // that has not answered the last one.
 func TestMessagesUnderWay(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.manyZones(3 * atOnce)
 	w.begin(t.Context())
 	to := *w.Find(p.ID)
@@ -88,7 +88,7 @@ func TestMessagesUnderWay(t *testing.T) {
 // and not told of them.
 func TestZonesThatAreNotTaken(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.manyZones(20)
 	w.begin(t.Context())
 	w.only(p, "z7.example.net")
@@ -102,7 +102,7 @@ func TestZonesThatAreNotTaken(t *testing.T) {
 // TestLagIsToldOnce: the event of a lag that cannot be stored is stored later, and only once.
 func TestLagIsToldOnce(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.serials["example.com"] = 7
 	w.begin(t.Context())
 	w.Find(p.ID).follower.zones["example.com"].moved = time.Now().Add(-behindAfter)
@@ -137,11 +137,11 @@ func TestLagIsToldOnce(t *testing.T) {
 // TestMovePastIsTriedAgain: a version of a lost database stays known until the zone is past it.
 func TestMovePastIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.serials["example.com"] = 7
 	w.begin(t.Context())
 	to := *w.Find(p.ID)
-	apex, _ := dnswire.ParseName("example.com")
+	apex, _ := dns.ParseName("example.com")
 	w.Names(p.at.Addr(), p.key.Name, apex, 100)
 	message := func() {
 		s, _ := to.follower.next(time.Now().Add(longest))
@@ -159,7 +159,7 @@ func TestMovePastIsTriedAgain(t *testing.T) {
 // TestZonesAreReadAgain: secondaries are told of zones that could not be read at the start.
 func TestZonesAreReadAgain(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.broken = errors.New("the disk fails")
 	if w.begin(t.Context()) {
 		t.Error("an error is taken for no zone")

@@ -4,14 +4,14 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sort"
 	"time"
 
-	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
-	"meshddns/internal/order"
 	"meshddns/internal/resource"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // maxStates bounds the zones of one secondary in an answer.
@@ -62,7 +62,7 @@ func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Langu
 		}
 		answer.States = append(answer.States, z)
 	}
-	order.By(answer.States, func(a, b zoneState) int { return int(b.Lag - a.Lag) })
+	sort.SliceStable(answer.States, func(i, j int) bool { return answer.States[i].Lag > answer.States[j].Lag })
 	answer.States = answer.States[:min(len(answer.States), maxStates)]
 	return answer
 }
@@ -74,25 +74,25 @@ func (n *Notifier) form(r *http.Request) (resource.Form[Secondary], error) {
 }
 
 // List answers with all secondaries.
-func (n *Notifier) List(r *http.Request) (envelope.Reply, error) {
+func (n *Notifier) List(r *http.Request) (web.Reply, error) {
 	form, err := n.form(r)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	return n.Table.List(r, form)
 }
 
 // Show answers with one secondary.
-func (n *Notifier) Show(r *http.Request) (envelope.Reply, error) {
+func (n *Notifier) Show(r *http.Request) (web.Reply, error) {
 	form, err := n.form(r)
 	if err != nil {
-		return envelope.Reply{}, err
+		return web.Reply{}, err
 	}
 	return n.Table.Show(r, form)
 }
 
 // Put creates or replaces a secondary.
-func (n *Notifier) Put(r *http.Request) (envelope.Reply, error) {
+func (n *Notifier) Put(r *http.Request) (web.Reply, error) {
 	return n.Table.Put(r, func(s Secondary, warnings []string, language msg.Language) any {
 		if s.KeyName == "" {
 			warnings = append(warnings, msg.SecondaryUnsigned.In(language))

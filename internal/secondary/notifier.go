@@ -13,11 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 	"meshddns/internal/events"
-	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
-	"meshddns/internal/tasks"
 )
 
 const (
@@ -31,7 +30,7 @@ type Zones interface {
 	// All returns the zones and their serials.
 	All(ctx context.Context) (map[string]uint32, error)
 	// SOA returns the SOA record of a zone; ok is false if there is no such zone.
-	SOA(ctx context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error)
+	SOA(ctx context.Context, zone string) (soa dns.RR, serial uint32, ok bool, err error)
 	// MovePast gives a zone a serial after another one.
 	MovePast(ctx context.Context, zone string, serial uint32) error
 }
@@ -45,7 +44,7 @@ type Notifier struct {
 	log    *slog.Logger
 	counts [2]atomic.Uint64 // messages without and with an answer
 
-	reading, storing tasks.Fault
+	reading, storing daemon.Fault
 }
 
 // NewNotifier returns a notifier of secondaries. zones is nil if there are none. Messages come from an
@@ -62,7 +61,7 @@ type none struct{}
 
 func (none) All(context.Context) (map[string]uint32, error) { return nil, nil }
 
-func (none) SOA(context.Context, string) (soa dnswire.RR, serial uint32, ok bool, err error) { return }
+func (none) SOA(context.Context, string) (soa dns.RR, serial uint32, ok bool, err error) { return }
 
 func (none) MovePast(context.Context, string, uint32) error { return nil }
 
@@ -135,8 +134,8 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	f := to.follower
 	var serial uint32
 	var ok bool
-	var answer dnswire.Message
-	err := tasks.Call(func() error {
+	var answer dns.Message
+	err := daemon.Call(func() error {
 		again, err := n.movePast(ctx, f, s)
 		soa, newest, found, unread := n.zones.SOA(ctx, s.zone)
 		serial, ok = newest, found
@@ -145,7 +144,7 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 		}
 		return err
 	})
-	if crash, crashed := errors.AsType[*tasks.Panic](err); crashed {
+	if crash, crashed := errors.AsType[*daemon.Panic](err); crashed {
 		n.log.Error("the work for a secondary has crashed", "secondary", to.ID, "zone", s.zone, "error", crash)
 	}
 	f.mu.Lock()
@@ -208,10 +207,10 @@ var (
 
 // tell sends a NOTIFY message (RFC 1996), and waits for its answer. With ask it then asks for the SOA
 // record that the secondary has, and returns the answer.
-func (n *Notifier) tell(ctx context.Context, to Secondary, soa dnswire.RR, ask bool) (answer dnswire.Message, err error) {
-	question := []dnswire.Question{{Name: soa.Name, Type: dnswire.TypeSOA, Class: dnswire.ClassIN}}
-	answer, err = n.exchange(ctx, to, dnswire.Message{Opcode: dnswire.OpcodeNotify, Authoritative: true, Questions: question, Answers: []dnswire.RR{soa}})
-	if err == nil && answer.Rcode != dnswire.RcodeSuccess {
+func (n *Notifier) tell(ctx context.Context, to Secondary, soa dns.RR, ask bool) (answer dns.Message, err error) {
+	question := []dns.Question{{Name: soa.Name, Type: dns.TypeSOA, Class: dns.ClassIN}}
+	answer, err = n.exchange(ctx, to, dns.Message{Opcode: dns.OpcodeNotify, Authoritative: true, Questions: question, Answers: []dns.RR{soa}})
+	if err == nil && answer.Rcode != dns.RcodeSuccess {
 		err = msg.Errorf("%w: %s", errRefused, answer.Rcode.String())
 	}
 	if err == nil {
@@ -220,27 +219,27 @@ func (n *Notifier) tell(ctx context.Context, to Secondary, soa dnswire.RR, ask b
 		n.counts[0].Add(1)
 	}
 	if err != nil || !ask {
-		return dnswire.Message{}, err
+		return dns.Message{}, err
 	}
-	if answer, err = n.exchange(ctx, to, dnswire.Message{Questions: question}); err != nil || answer.Rcode != dnswire.RcodeSuccess {
-		return dnswire.Message{}, nil // the version stays unknown
+	if answer, err = n.exchange(ctx, to, dns.Message{Questions: question}); err != nil || answer.Rcode != dns.RcodeSuccess {
+		return dns.Message{}, nil // the version stays unknown
 	}
 	return answer, nil
 }
 
 // serialIn returns the serial of the SOA record in an answer about it.
-func serialIn(answer dnswire.Message) (serial uint32, ok bool) {
-	if len(answer.Answers) != 1 || len(answer.Questions) != 1 || answer.Answers[0].Type != dnswire.TypeSOA ||
+func serialIn(answer dns.Message) (serial uint32, ok bool) {
+	if len(answer.Answers) != 1 || len(answer.Questions) != 1 || answer.Answers[0].Type != dns.TypeSOA ||
 		answer.Answers[0].Name.Fold() != answer.Questions[0].Name.Fold() {
 		return 0, false
 	}
-	soa, err := dnswire.ParseSOA(answer.Answers[0])
+	soa, err := dns.ParseSOA(answer.Answers[0])
 	return soa.Serial, err == nil
 }
 
 // exchange sends a message to a secondary, signed with its key, and returns the answer. It drops an answer
 // that is not signed with the key, whatever its rcode: any host may have sent it.
-func (n *Notifier) exchange(ctx context.Context, to Secondary, m dnswire.Message) (answer dnswire.Message, err error) {
+func (n *Notifier) exchange(ctx context.Context, to Secondary, m dns.Message) (answer dns.Message, err error) {
 	m.ID = uint16(rand.Uint32())
 	request := m.Pack()
 	var mac []byte
@@ -265,9 +264,9 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dnswire.Message
 	for dropped := error(nil); ; {
 		size, err := conn.Read(buffer)
 		if err != nil {
-			return dnswire.Message{}, cmp.Or(dropped, errors.Join(errNoAnswer, ctx.Err()))
+			return dns.Message{}, cmp.Or(dropped, errors.Join(errNoAnswer, ctx.Err()))
 		}
-		answer, err = dnswire.Parse(buffer[:size])
+		answer, err = dns.ParseMessage(buffer[:size])
 		if err != nil || !answer.Response || answer.ID != m.ID || answer.Opcode != m.Opcode {
 			continue
 		}
@@ -282,15 +281,15 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dnswire.Message
 }
 
 // WriteMetrics writes the metrics of the secondaries.
-func (n *Notifier) WriteMetrics(page *metrics.Page) {
+func (n *Notifier) WriteMetrics(page *daemon.Page) {
 	page.Family("meshddns_secondary_notifies_total", "counter", "NOTIFY messages to secondaries.")
-	page.Figure(n.counts[1].Load(), metrics.Label{Name: "result", Value: "acknowledged"})
-	page.Figure(n.counts[0].Load(), metrics.Label{Name: "result", Value: "failed"})
+	page.Figure(n.counts[1].Load(), daemon.Label{Name: "result", Value: "acknowledged"})
+	page.Figure(n.counts[0].Load(), daemon.Label{Name: "result", Value: "failed"})
 	page.Family("meshddns_secondary_lag_seconds", "gauge", "Time since the oldest change of a zone that a secondary has not fetched.")
 	now := time.Now()
 	for _, s := range n.Known() {
 		oldest, _ := s.follower.lag(now)
-		page.Float(oldest.Seconds(), metrics.Label{Name: "secondary", Value: s.ID})
+		page.Float(oldest.Seconds(), daemon.Label{Name: "secondary", Value: s.ID})
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/events"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
@@ -81,16 +81,16 @@ func (w *world) All(context.Context) (map[string]uint32, error) {
 	return all, w.broken
 }
 
-func (w *world) SOA(_ context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error) {
+func (w *world) SOA(_ context.Context, zone string) (soa dns.RR, serial uint32, ok bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked()
 	if serial, ok = w.serials[zone]; serial == crashing {
 		panic("injected")
 	}
-	apex, _ := dnswire.ParseName(zone)
-	data := dnswire.SOA{MName: apex, RName: apex, Serial: serial}
-	return dnswire.RR{Name: apex, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, Data: data.Data()}, serial, ok, nil
+	apex, _ := dns.ParseName(zone)
+	data := dns.SOA{MName: apex, RName: apex, Serial: serial}
+	return dns.RR{Name: apex, Type: dns.TypeSOA, Class: dns.ClassIN, Data: data.Data()}, serial, ok, nil
 }
 
 func (w *world) MovePast(_ context.Context, zone string, serial uint32) error {
@@ -122,7 +122,7 @@ type peer struct {
 
 // peer starts a secondary, and registers it. answer returns the rcode of the answer to a message; false
 // means none.
-func (w *world) peer(id string, answer func(n int64) (dnswire.Rcode, bool)) *peer {
+func (w *world) peer(id string, answer func(n int64) (dns.Rcode, bool)) *peer {
 	w.t.Helper()
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -148,7 +148,7 @@ func secretOf(id string) secrets.Masked {
 }
 
 // serve checks each message and answers it.
-func (p *peer) serve(t *testing.T, socket net.PacketConn, answer func(n int64) (dnswire.Rcode, bool)) {
+func (p *peer) serve(t *testing.T, socket net.PacketConn, answer func(n int64) (dns.Rcode, bool)) {
 	buffer := make([]byte, 4096)
 	for {
 		size, from, err := socket.ReadFrom(buffer)
@@ -156,17 +156,17 @@ func (p *peer) serve(t *testing.T, socket net.PacketConn, answer func(n int64) (
 			return
 		}
 		request := buffer[:size]
-		m, err := dnswire.Parse(request)
-		signature, bad := dnswire.CheckSignature(request, func(name dnswire.Name) (dnswire.Key, bool) { return p.key, name == p.key.Name }, time.Now())
-		if err != nil || bad != nil || signature == nil || signature.Error != dnswire.RcodeSuccess {
+		m, err := dns.ParseMessage(request)
+		signature, bad := dns.CheckSignature(request, func(name dns.Name) (dns.Key, bool) { return p.key, name == p.key.Name }, time.Now())
+		if err != nil || bad != nil || signature == nil || signature.Error != dns.RcodeSuccess {
 			t.Errorf("%s hears %+v, %v, %v, %+v", p.ID, m, err, bad, signature)
 			return
 		}
-		if m.Opcode == dnswire.OpcodeQuery {
-			reply := dnswire.Message{ID: m.ID, Response: true, Rcode: dnswire.RcodeRefused, Questions: m.Questions}
+		if m.Opcode == dns.OpcodeQuery {
+			reply := dns.Message{ID: m.ID, Response: true, Rcode: dns.RcodeRefused, Questions: m.Questions}
 			if serial := p.has.Load(); serial > 0 {
-				soa := dnswire.SOA{MName: dnswire.Root, RName: dnswire.Root, Serial: serial}
-				reply.Rcode, reply.Answers = dnswire.RcodeSuccess, []dnswire.RR{{Name: m.Questions[0].Name, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, Data: soa.Data()}}
+				soa := dns.SOA{MName: dns.Root, RName: dns.Root, Serial: serial}
+				reply.Rcode, reply.Answers = dns.RcodeSuccess, []dns.RR{{Name: m.Questions[0].Name, Type: dns.TypeSOA, Class: dns.ClassIN, Data: soa.Data()}}
 			}
 			if p.unsigned.Load() {
 				socket.WriteTo(reply.Pack(), from)
@@ -175,17 +175,17 @@ func (p *peer) serve(t *testing.T, socket net.PacketConn, answer func(n int64) (
 			socket.WriteTo(signature.Sign(reply.Pack(), time.Now()), from)
 			continue
 		}
-		if m.Opcode != dnswire.OpcodeNotify || !m.Authoritative || len(m.Answers) != 1 {
+		if m.Opcode != dns.OpcodeNotify || !m.Authoritative || len(m.Answers) != 1 {
 			t.Errorf("%s hears %+v", p.ID, m)
 			return
 		}
-		soa, err := dnswire.ParseSOA(m.Answers[0])
+		soa, err := dns.ParseSOA(m.Answers[0])
 		if err != nil {
 			t.Error(err)
 		}
 		p.last.Store(soa.Serial)
 		if rcode, ok := answer(p.heard.Add(1)); ok {
-			reply := dnswire.Message{ID: m.ID, Response: true, Opcode: m.Opcode, Rcode: rcode, Questions: m.Questions}
+			reply := dns.Message{ID: m.ID, Response: true, Opcode: m.Opcode, Rcode: rcode, Questions: m.Questions}
 			socket.WriteTo(signature.Sign(reply.Pack(), time.Now()), from)
 		}
 	}
@@ -193,7 +193,7 @@ func (p *peer) serve(t *testing.T, socket net.PacketConn, answer func(n int64) (
 
 // fetch tells that a peer has a version.
 func (w *world) fetch(p *peer, zone string, serial uint32) {
-	apex, _ := dnswire.ParseName(zone)
+	apex, _ := dns.ParseName(zone)
 	w.Fetched(p.at.Addr(), p.key.Name, apex, serial)
 }
 
@@ -212,10 +212,10 @@ func (w *world) state(p *peer, zone string) zoneState {
 // peer is told for it.
 func TestNotify(t *testing.T) {
 	w := newWorld(t)
-	yes := func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true }
+	yes := func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true }
 	well := w.peer("well", yes)
-	deaf := w.peer("deaf", func(int64) (dnswire.Rcode, bool) { return 0, false })
-	hostile := w.peer("hostile", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeRefused, true })
+	deaf := w.peer("deaf", func(int64) (dns.Rcode, bool) { return 0, false })
+	hostile := w.peer("hostile", func(int64) (dns.Rcode, bool) { return dns.RcodeRefused, true })
 	w.serials["example.com"] = 7
 	w.run()
 	for _, p := range []*peer{well, deaf, hostile} {
@@ -248,7 +248,7 @@ func TestNotify(t *testing.T) {
 // are told. The zone is tried again.
 func TestCrash(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.serials["crash.example"] = crashing
 	w.run()
 	support.Eventually(t, support.Limit, "the crash is told", func() bool { return w.state(p, "crash.example").Error == "panic: injected" })
@@ -262,7 +262,7 @@ func TestCrash(t *testing.T) {
 // of the change all the same.
 func TestFetchedBeforeTheMessage(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.fetch(p, "example.com", 1)
 	w.move("example.com", 2)
 	w.fetch(p, "example.com", 1)
@@ -275,7 +275,7 @@ func TestFetchedBeforeTheMessage(t *testing.T) {
 // once, whether it names the version or has to be asked. A version that is much later does not.
 func TestAhead(t *testing.T) {
 	w := newWorld(t)
-	yes := func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true }
+	yes := func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true }
 	asked, naming := w.peer("asked", yes), w.peer("naming", yes)
 	asked.has.Store(100)
 	w.serials["example.com"], w.serials["example.net"] = 7, 7
@@ -283,7 +283,7 @@ func TestAhead(t *testing.T) {
 	support.Eventually(t, support.Limit, "a serial after the one of the peer that is asked", func() bool { return asked.last.Load() == 101 })
 	asked.has.Store(200) // such as that of a server that signs the zone
 	name := func(serial uint32) bool {
-		apex, _ := dnswire.ParseName("example.com")
+		apex, _ := dns.ParseName("example.com")
 		return w.Names(naming.at.Addr(), naming.key.Name, apex, serial)
 	}
 	name(101 + maxAhead + 1)
@@ -312,7 +312,7 @@ func all(w *world) map[string]uint32 {
 // TestUnsignedAnswer: an answer without a signature says nothing about the version that a secondary has.
 func TestUnsignedAnswer(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	p.unsigned.Store(true)
 	p.has.Store(100)
 	w.serials["example.com"] = 7
@@ -326,7 +326,7 @@ func TestUnsignedAnswer(t *testing.T) {
 // TestNoticesSwap: the notice of an earlier commit, and the end of an earlier transfer, may come later.
 func TestNoticesSwap(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.Committed(sqlite.Notice{builtin.Moved{Zone: "example.com", Serial: 9}, builtin.Moved{Zone: "example.com", Serial: 8}})
 	if s := w.Find(p.ID).follower.state("example.com"); s.serial != 9 {
 		t.Errorf("after an earlier notice: %+v", s)
@@ -360,11 +360,11 @@ func TestCopyIsTheLast(t *testing.T) {
 // TestAheadAndDeaf: a peer that names a later version, and does not answer, makes the zone move once.
 func TestAheadAndDeaf(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("deaf", func(int64) (dnswire.Rcode, bool) { return 0, false })
+	p := w.peer("deaf", func(int64) (dns.Rcode, bool) { return 0, false })
 	w.serials["example.com"] = 7
 	w.run()
 	support.Eventually(t, support.Limit, "a message", func() bool { return p.heard.Load() > 0 })
-	apex, _ := dnswire.ParseName("example.com")
+	apex, _ := dns.ParseName("example.com")
 	w.Names(p.at.Addr(), p.key.Name, apex, 100)
 	support.Eventually(t, support.Limit, "messages about the serial after it", func() bool { return p.last.Load() == 101 && p.heard.Load() > 3 })
 	if serials := all(w); serials["example.com"] != 101 {
@@ -375,7 +375,7 @@ func TestAheadAndDeaf(t *testing.T) {
 // TestApart: many changes of a zone are one message a second.
 func TestApart(t *testing.T) {
 	w := newWorld(t)
-	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.run()
 	began := time.Now()
 	for n := range uint32(500) {
@@ -404,11 +404,11 @@ func TestMay(t *testing.T) {
 			t.Fatal(b, err)
 		}
 	}
-	name := func(text string) dnswire.Name {
+	name := func(text string) dns.Name {
 		if text == "" {
 			return ""
 		}
-		n, _ := dnswire.ParseName(text)
+		n, _ := dns.ParseName(text)
 		return n
 	}
 	for _, test := range []struct {

@@ -10,9 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
-	"meshddns/internal/envelope"
+	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/resource"
@@ -38,12 +36,12 @@ type Secondary struct {
 	Zones     []string       `json:"zones"`         // names, or "*" for all
 
 	at       netip.AddrPort // is Address
-	key      dnswire.Key    // zero if there is none
+	key      dns.Key        // zero if there is none
 	follower *follower      // of a secondary in memory
 }
 
 // algorithms are the algorithms of keys. The first one is usual.
-var algorithms = []string{dnswire.DefaultAlgorithm, "hmac-sha512"}
+var algorithms = []string{dns.DefaultAlgorithm, "hmac-sha512"}
 
 // Check implements resource.Entry.
 func (s Secondary) Check(msg.Language) (_ Secondary, err error) {
@@ -77,7 +75,7 @@ func (s Secondary) Check(msg.Language) (_ Secondary, err error) {
 		if text == allZones {
 			continue
 		}
-		if s.Zones[i] = dnsname.Parse(text); s.Zones[i] == "" || dnsname.Fault(s.Zones[i]) != "" {
+		if s.Zones[i] = dns.Parse(text); s.Zones[i] == "" || dns.NameFault(s.Zones[i]) != "" {
 			return s, msg.Refuse(msg.SecondaryZones, secrets.ScrubLine(text, 64), maxZones)
 		}
 	}
@@ -96,7 +94,7 @@ func parseAddress(text string) (netip.AddrPort, error) {
 	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	if err == nil && (at.Port() == 0 || at.Addr().IsUnspecified() || at.Addr().IsMulticast() || at.Addr() == broadcast) {
-		err = envelope.Fail(msg.SecondaryAddress)
+		err = msg.Refuse(msg.SecondaryAddress)
 	}
 	return at, err
 }
@@ -106,11 +104,11 @@ func (s Secondary) withKey() (Secondary, error) {
 	if s.KeyName == "" {
 		return s, nil
 	}
-	key, err := dnswire.ParseKey(s.Algorithm+":"+s.KeyName, string(s.Secret))
+	key, err := dns.ParseKey(s.Algorithm+":"+s.KeyName, string(s.Secret))
 	switch {
 	case len(s.Secret) > maxSecret:
 		return s, msg.Refuse(msg.SecondarySecret, maxSecret)
-	case err != nil && dnsname.Parse(s.KeyName) == "":
+	case err != nil && dns.Parse(s.KeyName) == "":
 		return s, msg.Refuse(msg.SecondaryKey)
 	case err != nil:
 		return s, msg.Refuse(msg.SecondarySecret, maxSecret)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/resource"
 	"meshddns/internal/sqlite"
@@ -104,7 +104,7 @@ func (t *Table) signal() {
 }
 
 // Key returns the key with a name, which has letters in lower case.
-func (t *Table) Key(name dnswire.Name) (key dnswire.Key, ok bool) {
+func (t *Table) Key(name dns.Name) (key dns.Key, ok bool) {
 	for _, s := range t.Known() {
 		if s.key.Name == name && name != "" {
 			return s.key, true
@@ -114,7 +114,7 @@ func (t *Table) Key(name dnswire.Name) (key dnswire.Key, ok bool) {
 }
 
 // May reports whether a server at an address, which has signed with a key, may transfer a zone.
-func (t *Table) May(from netip.Addr, key, apex dnswire.Name) bool {
+func (t *Table) May(from netip.Addr, key, apex dns.Name) bool {
 	zone := apex.Bare()
 	for _, s := range t.Known() {
 		if s.matches(from, key) && s.takes(zone) {
@@ -125,7 +125,7 @@ func (t *Table) May(from netip.Addr, key, apex dnswire.Name) bool {
 }
 
 // Fetched tells that a secondary has got a version of a zone.
-func (t *Table) Fetched(from netip.Addr, key, apex dnswire.Name, serial uint32) {
+func (t *Table) Fetched(from netip.Addr, key, apex dns.Name, serial uint32) {
 	for f := range t.of(from, key, apex) {
 		f.fetch(apex.Bare(), serial)
 	}
@@ -133,7 +133,7 @@ func (t *Table) Fetched(from netip.Addr, key, apex dnswire.Name, serial uint32) 
 
 // Names tells that a secondary names a version of a zone as the one that it has, and reports whether it
 // got it from this process.
-func (t *Table) Names(from netip.Addr, key, apex dnswire.Name, serial uint32) (sent bool) {
+func (t *Table) Names(from netip.Addr, key, apex dns.Name, serial uint32) (sent bool) {
 	for f := range t.of(from, key, apex) {
 		f.mu.Lock()
 		if s := f.zones[apex.Bare()]; s != nil && f.names(s, serial) {
@@ -146,7 +146,7 @@ func (t *Table) Names(from netip.Addr, key, apex dnswire.Name, serial uint32) (s
 }
 
 // of yields the secondaries that take a zone and that a request may come from.
-func (t *Table) of(from netip.Addr, key, apex dnswire.Name) iter.Seq[*follower] {
+func (t *Table) of(from netip.Addr, key, apex dns.Name) iter.Seq[*follower] {
 	zone := apex.Bare()
 	return func(yield func(*follower) bool) {
 		for _, s := range t.Known() {
@@ -158,6 +158,6 @@ func (t *Table) of(from netip.Addr, key, apex dnswire.Name) iter.Seq[*follower] 
 }
 
 // matches reports whether a request comes from the secondary.
-func (s Secondary) matches(from netip.Addr, key dnswire.Name) bool {
+func (s Secondary) matches(from netip.Addr, key dns.Name) bool {
 	return s.at.Addr() == from.Unmap() && s.key.Name == key && (key != "" || near(from))
 }

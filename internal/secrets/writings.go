@@ -5,12 +5,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"meshddns/internal/order"
 )
 
 // span is a part of a text, in octets.
@@ -90,7 +89,7 @@ func found(text string, secrets []string) (spans []span) {
 			}
 		}
 	}
-	order.By(spans, func(a, b span) int { return a.start - b.start })
+	sort.SliceStable(spans, func(i, j int) bool { return spans[i].start < spans[j].start })
 	var joined []span
 	for _, s := range spans {
 		if last := len(joined) - 1; last >= 0 && s.start <= joined[last].end {

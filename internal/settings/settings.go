@@ -7,16 +7,16 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
 
-	"meshddns/internal/guard"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
-	"meshddns/internal/order"
 	"meshddns/internal/systemd"
+	"meshddns/internal/web"
 )
 
 // Settings has the values of the command line and the environment.
@@ -30,8 +30,8 @@ type Settings struct {
 	Addresses    hostaddr.Sources
 	Controls     []string       // host:port, for checks of endpoints
 	NodeWrites   map[string]int // by provider: writes an hour that nodes and checks may cause at one account; 0: no limit
-	AllowHosts   []string       // in the form of guard.Config.AllowHosts
-	Tokens       *guard.Tokens  // nil: clients need no token
+	AllowHosts   []string       // in the form of web.GuardConfig.AllowHosts
+	Tokens       *web.Tokens    // nil: clients need no token
 	SyncInterval time.Duration  // at least 1s
 	Language     msg.Language   // of texts for requests without Accept-Language
 	LogFormat    string         // "text" or "json"
@@ -90,7 +90,7 @@ func prefixed(origin string, err error) error {
 func (s *Settings) open() error {
 	_, withToken := s.given["token-file"]
 	for _, address := range s.Listen {
-		if !withToken && !isUnix(address) && !guard.Loopback(address) && !isName(address) {
+		if !withToken && !isUnix(address) && !web.Loopback(address) && !isName(address) {
 			return fmt.Errorf("-listen: %q is not a loopback address: -token-file is required", address)
 		}
 	}
@@ -195,7 +195,7 @@ func (c collector) environment(environ []string) (unknown []string, faults []err
 		}
 	}
 	slices.Sort(unknown)
-	order.By(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	sort.SliceStable(faults, func(i, j int) bool { return faults[i].Error() < faults[j].Error() })
 	return unknown, faults
 }
 

@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
-	"meshddns/internal/guard"
+	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/web"
 )
 
 const (
@@ -143,14 +142,14 @@ func (s *Settings) readDNSListen(texts []string) error {
 // hostFault reports whether text is not a host name (RFC 1123, section 2.1). An
 // address or any other text in an NS record would make zones unreachable.
 func hostFault(text string) bool {
-	host := dnsname.Parse(text)
+	host := dns.Parse(text)
 	for label := range strings.SplitSeq(host, ".") {
 		if strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-") || strings.Contains(label, "_") {
 			return true
 		}
 	}
 	last := host[strings.LastIndexByte(host, '.')+1:]
-	return dnsname.Fault(host) != "" || strings.Trim(last, "0123456789") == ""
+	return dns.NameFault(host) != "" || strings.Trim(last, "0123456789") == ""
 }
 
 func (s *Settings) readDNSHosts(texts []string) error {
@@ -169,14 +168,14 @@ func (s *Settings) readDNSHosts(texts []string) error {
 	return errors.Join(faults...)
 }
 
-func hostName(text string) (dnswire.Name, error) {
+func hostName(text string) (dns.Name, error) {
 	if _, err := netip.ParseAddr(text); err == nil {
 		return "", fmt.Errorf("%q is an address: want a name, such as ns1.example.com", text)
 	}
 	if hostFault(text) {
 		return "", fmt.Errorf("%q is not a host name: want one such as ns1.example.com", text)
 	}
-	return dnswire.ParseName(dnsname.Parse(text))
+	return dns.ParseName(dns.Parse(text))
 }
 
 func (s *Settings) readNSID(text string) error {
@@ -188,8 +187,8 @@ func (s *Settings) readNSID(text string) error {
 }
 
 func (s *Settings) readCatalog(text string) (err error) {
-	name := dnsname.Parse(text)
-	if s.DNS.Catalog, err = dnswire.ParseName(name); err != nil || name == "" || dnsname.Fault(name) != "" {
+	name := dns.Parse(text)
+	if s.DNS.Catalog, err = dns.ParseName(name); err != nil || name == "" || dns.NameFault(name) != "" {
 		return fmt.Errorf("%q is not a zone: want a name under which nothing else is, such as catalog.invalid", text)
 	}
 	return nil
@@ -249,7 +248,7 @@ func (s *Settings) readAllowHosts(texts []string) error {
 	var faults []error
 	for _, text := range texts {
 		for _, entry := range strings.Fields(text) {
-			faults = append(faults, guard.CheckHost(entry))
+			faults = append(faults, web.CheckHost(entry))
 			s.AllowHosts = append(s.AllowHosts, entry)
 		}
 	}
@@ -260,7 +259,7 @@ func (s *Settings) readTokenFile(text string) (err error) {
 	if text == "" {
 		return errors.New(`"" is not a file: omit the flag to require no token`)
 	}
-	s.Tokens, err = guard.OpenTokens(text, s.Credentials)
+	s.Tokens, err = web.OpenTokens(text, s.Credentials)
 	return err
 }
 

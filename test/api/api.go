@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/probe"
+	"meshddns/internal/reconcile"
 	"meshddns/test/support"
 )
 
@@ -45,10 +45,10 @@ type Appliance struct {
 	Logs  *support.Log
 	HTTP  *http.Client
 
-	Public *probe.Public // how the test of a connection sees the world
-	Reader *sql.DB       // of the program
-	Settle func()        // waits until the database does nothing by itself
-	Reload func()        // reads the built-in zones again, which another program has changed
+	Public *reconcile.Public // how the test of a connection sees the world
+	Reader *sql.DB           // of the program
+	Settle func()            // waits until the database does nothing by itself
+	Reload func()            // reads the built-in zones again, which another program has changed
 
 	// Provision applies the provision files at a path, with the secrets in a folder.
 	Provision func(ctx context.Context, path, credentials string, start bool) error

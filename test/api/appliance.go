@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
@@ -76,10 +76,10 @@ func (a *Appliance) Open(t testing.TB) *sql.DB {
 // Ask asks the built-in DNS server for the TXT values at a name.
 func (a *Appliance) Ask(t testing.TB, name string) string {
 	t.Helper()
-	message := servertest.Ask(t, a.DNS, name, dnswire.TypeTXT)
+	message := servertest.Ask(t, a.DNS, name, dns.TypeTXT)
 	words := []string{message.Rcode.String()}
 	for _, rr := range message.Answers {
-		value, err := dnswire.ParseTXT(rr.Data)
+		value, err := dns.ParseTXT(rr.Data)
 		if err != nil {
 			t.Fatal(err)
 		}

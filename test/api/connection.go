@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/probe"
+	"meshddns/internal/reconcile"
 	"meshddns/test/cloudtest"
 	"meshddns/test/servertest"
 )
@@ -37,13 +37,13 @@ func noResolver(context.Context, string, string) (net.Conn, error) {
 }
 
 // publicDNS makes one server all of the public DNS.
-func publicDNS(t testing.TB, address string) probe.Public {
+func publicDNS(t testing.TB, address string) reconcile.Public {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return probe.Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: servertest.Resolver(address)}
+	return reconcile.Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: servertest.Resolver(address)}
 }
 
 // The connection test says of every cloud which setting is wrong.

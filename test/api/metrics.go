@@ -16,7 +16,7 @@ import (
 
 	"github.com/mattn/go-sqlite3"
 
-	"meshddns/internal/envelope"
+	"meshddns/internal/web"
 	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
@@ -148,7 +148,7 @@ func (suite Suite) testContract(t *testing.T) {
 	if file, err := os.ReadFile("docs/openapi.json"); err != nil || response.StatusCode != 200 || text != string(file) {
 		t.Errorf("%s, %v: %.100s", response.Status, err, text)
 	}
-	if got := response.Header.Get("Content-Type"); got != envelope.MediaType {
+	if got := response.Header.Get("Content-Type"); got != web.MediaType {
 		t.Errorf("Content-Type %q", got)
 	}
 	var contract struct{ Paths map[string]map[string]any }

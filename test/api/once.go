@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/replay"
+	"meshddns/internal/answers"
 	"meshddns/test/support"
 )
 
@@ -115,7 +115,7 @@ func (suite Suite) testIdempotencyKey(t *testing.T) {
 			t.Errorf("key %q: %d %s", key, status, code)
 		}
 	}
-	ahead.Store(int64(replay.Kept))
+	ahead.Store(int64(answers.ReplaysKept))
 	if status, code, _, _ := ask("k", onceBody); code != "prefix_taken" {
 		t.Errorf("a day later: %d %s", status, code)
 	}

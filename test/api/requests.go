@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"meshddns/internal/answers"
-	"meshddns/internal/envelope"
+	"meshddns/internal/web"
 	"meshddns/test/support"
 )
 
@@ -110,7 +110,7 @@ func (suite Suite) testNetworkIDIsExact(t *testing.T) {
 var badBodies = []string{
 	"", " ", "{", "null", "[]", `"x"`, "7", "{} {}", `{}x`, "{'a':1}", `{"a":1,}`, "\ufeff{}", "{}\x00", "name=x",
 	"{\"x\":\"\xff\"}", `{"x":"\ud800"}`, `{"a":1,"a":2}`, `{"x":{"a":1,"\u0061":2}}`,
-	"[" + strings.Repeat("[", 20000), `{"x":"` + strings.Repeat("x", envelope.MaxBody) + `"}`,
+	"[" + strings.Repeat("[", 20000), `{"x":"` + strings.Repeat("x", web.MaxBody) + `"}`,
 }
 
 // badRequests are refused for what they say. {id} is a usage's.
@@ -181,7 +181,7 @@ func (suite Suite) testRefusedRequestsChangeNothing(t *testing.T) {
 		method, path, _ := strings.Cut(endpoint, " ")
 		for _, body := range badBodies {
 			status, code := http.StatusBadRequest, "parameter_error"
-			if len(body) > envelope.MaxBody {
+			if len(body) > web.MaxBody {
 				status, code = http.StatusRequestEntityTooLarge, "body_too_large"
 			}
 			requests = append(requests, badRequests[0])
@@ -220,9 +220,9 @@ func (suite Suite) testBodyLimit(t *testing.T) {
 		"PUT /config":         `{"provider":"x","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"x"}`,
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		for _, size := range []int{envelope.MaxBody, envelope.MaxBody + 1} {
+		for _, size := range []int{web.MaxBody, web.MaxBody + 1} {
 			want := http.StatusOK
-			if size > envelope.MaxBody {
+			if size > web.MaxBody {
 				want = http.StatusRequestEntityTooLarge
 			}
 			padded := body + strings.Repeat(" ", size-len(body))

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
+	"meshddns/internal/web"
 	"meshddns/test/support"
 )
 
@@ -264,7 +264,7 @@ func (s *script) request(method, path string, headers http.Header, body string) 
 // CheckEnvelope holds an answer to what the contract says of all of them.
 func CheckEnvelope(t testing.TB, request string, response *http.Response, body string) {
 	t.Helper()
-	if got := response.Header.Get("Content-Type"); got != envelope.MediaType {
+	if got := response.Header.Get("Content-Type"); got != web.MediaType {
 		t.Errorf("%s: Content-Type %q", request, got)
 	}
 	failed := response.StatusCode >= http.StatusBadRequest

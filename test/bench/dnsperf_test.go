@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // queried is what dnsperf has counted.
@@ -54,7 +54,7 @@ var asMany = []string{"-c", "16", "-q", "200", "-t", "1"}
 
 // questions writes a file of TXT queries in no order, and asks the first of them:
 // what is measured must be what is meant.
-func questions(t *testing.T, server string, rcode dnswire.Rcode, many int, name func(n int64) string) (file string) {
+func questions(t *testing.T, server string, rcode dns.Rcode, many int, name func(n int64) string) (file string) {
 	t.Helper()
 	if got, _ := ask(t, server, name(1)); got != rcode {
 		t.Fatalf("%s at %s: %v, want %v", name(1), server, got, rcode)
@@ -83,7 +83,7 @@ func hits(names int) func(n int64) string {
 func misses(n int64) string { return "_mesh." + string(spreadPrefix(nil, n)) + "." + zone }
 
 // ask asks a server for the TXT records of a name.
-func ask(t testing.TB, server, name string) (dnswire.Rcode, []dnswire.RR) {
+func ask(t testing.TB, server, name string) (dns.Rcode, []dns.RR) {
 	t.Helper()
 	answer, err := exchange(server, name)
 	if err != nil {
@@ -92,17 +92,17 @@ func ask(t testing.TB, server, name string) (dnswire.Rcode, []dnswire.RR) {
 	return answer.Rcode, answer.Answers
 }
 
-func exchange(server, name string) (dnswire.Message, error) {
-	owner, err := dnswire.ParseName(name)
+func exchange(server, name string) (dns.Message, error) {
+	owner, err := dns.ParseName(name)
 	if err != nil {
-		return dnswire.Message{}, err
+		return dns.Message{}, err
 	}
-	query := dnswire.Message{Questions: []dnswire.Question{{Name: owner, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
+	query := dns.Message{Questions: []dns.Question{{Name: owner, Type: dns.TypeTXT, Class: dns.ClassIN}}}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	data, err := dnswire.Exchange(ctx, server, query.Pack())
+	data, err := dns.Exchange(ctx, server, query.Pack())
 	if err != nil {
-		return dnswire.Message{}, err
+		return dns.Message{}, err
 	}
-	return dnswire.Parse(data)
+	return dns.ParseMessage(data)
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/support"
 )
 
@@ -36,9 +36,9 @@ func answersBeside(t *testing.T, b *table, db string, names int) {
 	knot := startKnot(t, p, names)
 	for _, kind := range []struct {
 		name  string
-		rcode dnswire.Rcode
+		rcode dns.Rcode
 		of    func(n int64) string
-	}{{"hits", dnswire.RcodeSuccess, hits(names)}, {"NXDOMAIN", dnswire.RcodeNXDomain, misses}} {
+	}{{"hits", dns.RcodeSuccess, hits(names)}, {"NXDOMAIN", dns.RcodeNXDomain, misses}} {
 		file := questions(t, p.dns, kind.rcode, s.questions, kind.of)
 		if got, _ := ask(t, knot.server, kind.of(1)); got != kind.rcode {
 			t.Fatalf("%s at Knot: %v", kind.of(1), got)
@@ -161,8 +161,8 @@ func floodShare(t *testing.T, b *table) {
 	p := start(t, published(t, builtin, s.names))
 	knot := startKnot(t, p, s.names)
 	so := 2 * s.turn
-	bad := questions(t, p.dns, dnswire.RcodeNXDomain, 3*s.questions, misses)
-	good := questions(t, p.dns, dnswire.RcodeSuccess, 10_000, hits(s.names))
+	bad := questions(t, p.dns, dns.RcodeNXDomain, 3*s.questions, misses)
+	good := questions(t, p.dns, dns.RcodeSuccess, 10_000, hits(s.names))
 	share := func(server string) float64 {
 		var flood sync.WaitGroup
 		flood.Go(func() { dnsperf(t, server, bad, so, "-Q", "40000", "-q", "60000", "-c", "8", "-t", "1") })

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/support"
 )
 
@@ -32,10 +32,10 @@ func queryCost(t *testing.T, b *table) {
 	support.Need(t, "dnsperf")
 	s := speedScale()
 	p := start(t, published(t, builtin, s.names)).answering()
-	there := questions(t, p.server, dnswire.RcodeSuccess, s.questions, hits(s.names))
-	absent := questions(t, p.server, dnswire.RcodeNXDomain, s.questions, misses)
-	short := questions(t, p.server, dnswire.RcodeNXDomain, s.questions, ofLabels(3))
-	long := questions(t, p.server, dnswire.RcodeNXDomain, s.questions, ofLabels(118))
+	there := questions(t, p.server, dns.RcodeSuccess, s.questions, hits(s.names))
+	absent := questions(t, p.server, dns.RcodeNXDomain, s.questions, misses)
+	short := questions(t, p.server, dns.RcodeNXDomain, s.questions, ofLabels(3))
+	long := questions(t, p.server, dns.RcodeNXDomain, s.questions, ofLabels(118))
 	var hit, miss, few, many []float64
 	for range s.rounds {
 		for _, q := range []struct {
@@ -73,9 +73,9 @@ func costOfServices(t *testing.T, b *table) {
 	inService := fmt.Sprintf("x.s%d.example.com", s.services)
 	support.Eventually(t, limit, inService+" has a zone", func() bool {
 		rcode, _ := ask(t, many.dns, inService)
-		return rcode == dnswire.RcodeNXDomain
+		return rcode == dns.RcodeNXDomain
 	})
-	file := questions(t, many.dns, dnswire.RcodeNXDomain, s.questions, misses)
+	file := questions(t, many.dns, dns.RcodeNXDomain, s.questions, misses)
 	var few, all []float64
 	for range s.rounds {
 		each, _ := one.answering().cost(t, file, s.turn)

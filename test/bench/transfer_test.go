@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/support"
 )
 
@@ -61,7 +61,7 @@ func transferSpeed(t *testing.T, b *table) {
 // besideUnread measures DNS answers while 100 clients begin transfers and do not read.
 func besideUnread(t *testing.T, b *table, p *program, names int) {
 	s := speedScale()
-	file := questions(t, p.dns, dnswire.RcodeSuccess, s.questions, hits(names))
+	file := questions(t, p.dns, dns.RcodeSuccess, s.questions, hits(names))
 	var with, without []float64
 	for i := range s.rounds + 1 {
 		_, free := p.answering().cost(t, file, s.turn)
@@ -72,7 +72,7 @@ func besideUnread(t *testing.T, b *table, p *program, names int) {
 				break // there are no more places
 			}
 			conn.(*net.TCPConn).SetReadBuffer(4096)
-			dnswire.WriteTCP(conn, transferQuery())
+			dns.WriteTCP(conn, transferQuery())
 			open = append(open, conn)
 		}
 		_, beside := p.answering().cost(t, file, s.turn)
@@ -115,8 +115,8 @@ func (p *program) octets() (octets int) {
 }
 
 func transferQuery() []byte {
-	apex, _ := dnswire.ParseName(zone)
-	q := dnswire.Message{ID: 1, Questions: []dnswire.Question{{Name: apex, Type: dnswire.TypeAXFR, Class: dnswire.ClassIN}}}
+	apex, _ := dns.ParseName(zone)
+	q := dns.Message{ID: 1, Questions: []dns.Question{{Name: apex, Type: dns.TypeAXFR, Class: dns.ClassIN}}}
 	return q.Pack()
 }
 
@@ -132,11 +132,11 @@ func transferAll(t *testing.T, server string) float64 {
 	}
 	defer conn.Close()
 	began, records := time.Now(), 0
-	if err := dnswire.WriteTCP(conn, transferQuery()); err != nil {
+	if err := dns.WriteTCP(conn, transferQuery()); err != nil {
 		t.Fatal(err)
 	}
 	for messages := 1; ; messages++ {
-		message, err := dnswire.ReadTCP(conn)
+		message, err := dns.ReadTCP(conn)
 		if err != nil || message[3]&15 != 0 {
 			t.Fatalf("message %d of %s: %v, rcode %v", messages, server, err, message)
 		}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/support"
 )
 
@@ -719,7 +719,7 @@ func (w *history) builtin() (all []found) {
 	defer rows.Close()
 	for rows.Next() {
 		var name string
-		var number dnswire.Type
+		var number dns.Type
 		var data []byte
 		if err := rows.Scan(&name, &number, &data); err != nil {
 			w.t.Error(err)
@@ -737,7 +737,7 @@ func (w *history) builtin() (all []found) {
 }
 
 // recordText gives the type of a record and its data as a text.
-func recordText(t *testing.T, number dnswire.Type, data []byte) (kind, text string) {
+func recordText(t *testing.T, number dns.Type, data []byte) (kind, text string) {
 	for _, of := range (builtin.Client{}).Types() {
 		if of.Wire() == number {
 			value, err := of.ParseData(data)

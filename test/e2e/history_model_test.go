@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 )
 
@@ -261,11 +260,11 @@ func (m model) values(u modelUsage, owner string) (value, siblings string) {
 		}
 	}
 	value = meshValue(fmt.Sprint(u.network), owner, nil)
-	if len(formats) == 0 || slices.Contains(formats, format.Mesh1) {
+	if len(formats) == 0 || slices.Contains(formats, mesh.Mesh1) {
 		value = meshValue(fmt.Sprint(u.network), owner, mesh.Texts(endpoints))
 	}
 	var lines []string
-	for _, set := range format.Sets(formats, below(m.name(u)), endpoints) {
+	for _, set := range mesh.FormatSets(formats, below(m.name(u)), endpoints) {
 		for _, text := range set.Values {
 			lines = append(lines, typed(set.Name, set.Type)+"\t"+text)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/provider"
 )
 
@@ -17,7 +17,7 @@ import (
 
 // heard is what a DNS server answers: a code and values.
 type heard struct {
-	rcode  dnswire.Rcode
+	rcode  dns.Rcode
 	values []string
 }
 
@@ -25,19 +25,19 @@ func (s heard) String() string { return fmt.Sprintf("code %d with %q", s.rcode, 
 
 // query asks a DNS server for the records of a spot's name.
 func query(t *testing.T, server, name string) (s heard, err error) {
-	owner, err := dnswire.ParseName(bare(name))
+	owner, err := dns.ParseName(bare(name))
 	if err != nil {
 		return s, err
 	}
-	question := dnswire.Question{Name: owner, Type: provider.Type(kindOf(name)).Wire(), Class: dnswire.ClassIN}
+	question := dns.Question{Name: owner, Type: provider.Type(kindOf(name)).Wire(), Class: dns.ClassIN}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	message := dnswire.Message{Questions: []dnswire.Question{question}}
-	data, err := dnswire.ExchangeTCP(ctx, server, message.Pack())
+	message := dns.Message{Questions: []dns.Question{question}}
+	data, err := dns.ExchangeTCP(ctx, server, message.Pack())
 	if err != nil {
 		return s, err
 	}
-	answer, err := dnswire.Parse(data)
+	answer, err := dns.ParseMessage(data)
 	if err != nil {
 		return s, err
 	}

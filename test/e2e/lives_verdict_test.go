@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 	"meshddns/test/cloudtest"
 	"meshddns/test/support"
@@ -165,7 +164,7 @@ func (l *life) records(owner string, dead []string) (all []shownRecord) {
 	}
 	first.Values = []string{value}
 	all = append(all, first)
-	for _, set := range format.Sets(l.formats, lifePrefix, slices.Concat(own, leased)) {
+	for _, set := range mesh.FormatSets(l.formats, lifePrefix, slices.Concat(own, leased)) {
 		r := shownRecord{Name: set.Name, Type: set.Type, Values: set.Values}
 		for _, e := range set.LeftOut {
 			r.LeftOut = append(r.LeftOut, struct{ Endpoint, Slot string }{e.Endpoint.Text, e.Endpoint.Slot})

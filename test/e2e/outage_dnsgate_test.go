@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/servertest"
 )
 
@@ -341,7 +341,7 @@ func (g *dnsGate) spoil(fault string, answer []byte) []byte {
 	switch {
 	case fault == wrongID:
 		answer[0] ^= 0xff
-	case fault == wrongTSIG && len(answer) > dnswire.HeaderSize:
+	case fault == wrongTSIG && len(answer) > dns.HeaderSize:
 		answer[len(answer)-behindMAC] ^= 1
 	default:
 		return answer
@@ -354,15 +354,15 @@ func (g *dnsGate) spoil(fault string, answer []byte) []byte {
 // zone gets one that is too large.
 func (g *dnsGate) spoilTo(c net.Conn, fault string) {
 	for {
-		data, err := dnswire.ReadTCP(c)
+		data, err := dns.ReadTCP(c)
 		if err != nil {
 			return
 		}
-		query, err := dnswire.Parse(data)
+		query, err := dns.ParseMessage(data)
 		if err != nil {
 			return
 		}
-		axfr := len(query.Questions) == 1 && query.Questions[0].Type == dnswire.TypeAXFR
+		axfr := len(query.Questions) == 1 && query.Questions[0].Type == dns.TypeAXFR
 		if axfr && (fault == endlessZone || fault == manyRecords) {
 			stands, err := g.ask(data)
 			if err == nil {
@@ -371,7 +371,7 @@ func (g *dnsGate) spoilTo(c net.Conn, fault string) {
 			return
 		}
 		answer, err := g.ask(data)
-		if err != nil || dnswire.WriteTCP(c, g.spoil(fault, answer)) != nil {
+		if err != nil || dns.WriteTCP(c, g.spoil(fault, answer)) != nil {
 			return
 		}
 	}
@@ -384,16 +384,16 @@ func (g *dnsGate) ask(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer up.Close()
-	if err := dnswire.WriteTCP(up, data); err != nil {
+	if err := dns.WriteTCP(up, data); err != nil {
 		return nil, err
 	}
-	return dnswire.ReadTCP(up)
+	return dns.ReadTCP(up)
 }
 
 // zoneTo transfers a zone of many records, or of as many as are taken, after the TXT records of
 // the server's own answer: a client may believe it.
-func (g *dnsGate) zoneTo(c net.Conn, query dnswire.Message, answer []byte, fault string) {
-	stands, err := dnswire.Parse(answer)
+func (g *dnsGate) zoneTo(c net.Conn, query dns.Message, answer []byte, fault string) {
+	stands, err := dns.ParseMessage(answer)
 	if err != nil {
 		g.t.Errorf("the server's transfer: %v", err)
 		return
@@ -401,14 +401,14 @@ func (g *dnsGate) zoneTo(c net.Conn, query dnswire.Message, answer []byte, fault
 	apex := query.Questions[0].Name
 	tsig := query.Additional[len(query.Additional)-1].Data
 	signer := servertest.NewSigner(tsig[len(tsig)-6-sha256.Size : len(tsig)-6])
-	soa := dnswire.RR{Name: apex, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, TTL: 60, Data: dnswire.SOA{MName: apex, RName: apex, Serial: 1}.Data()}
+	soa := dns.RR{Name: apex, Type: dns.TypeSOA, Class: dns.ClassIN, TTL: 60, Data: dns.SOA{MName: apex, RName: apex, Serial: 1}.Data()}
 	const each = 1000
 	for n := 0; fault == endlessZone || n < g.records; n += each {
-		m := dnswire.Message{ID: query.ID, Response: true, Authoritative: true}
+		m := dns.Message{ID: query.ID, Response: true, Authoritative: true}
 		if n == 0 {
-			m.Questions, m.Answers = query.Questions, []dnswire.RR{soa}
+			m.Questions, m.Answers = query.Questions, []dns.RR{soa}
 			for _, rr := range stands.Answers {
-				if rr.Type == dnswire.TypeTXT {
+				if rr.Type == dns.TypeTXT {
 					m.Answers = append(m.Answers, rr)
 				}
 			}
@@ -416,15 +416,15 @@ func (g *dnsGate) zoneTo(c net.Conn, query dnswire.Message, answer []byte, fault
 		for i := n; i < n+each; i++ {
 			name, _ := apex.Child(fmt.Sprintf("host-%d", i))
 			text := fmt.Sprintf("the value of %d", i)
-			m.Answers = append(m.Answers, dnswire.RR{Name: name, Type: dnswire.TypeTXT, Class: dnswire.ClassIN, TTL: 60, Data: append([]byte{byte(len(text))}, text...)})
+			m.Answers = append(m.Answers, dns.RR{Name: name, Type: dns.TypeTXT, Class: dns.ClassIN, TTL: 60, Data: append([]byte{byte(len(text))}, text...)})
 		}
-		if dnswire.WriteTCP(c, signer.Next(m.Pack(), n%(50*each) == 0)) != nil {
+		if dns.WriteTCP(c, signer.Next(m.Pack(), n%(50*each) == 0)) != nil {
 			g.made.Add(1) // the client has had enough
 			return
 		}
 	}
-	last := dnswire.Message{ID: query.ID, Response: true, Authoritative: true, Answers: []dnswire.RR{soa}}
-	if dnswire.WriteTCP(c, signer.Next(last.Pack(), true)) == nil {
+	last := dns.Message{ID: query.ID, Response: true, Authoritative: true, Answers: []dns.RR{soa}}
+	if dns.WriteTCP(c, signer.Next(last.Pack(), true)) == nil {
 		g.made.Add(1)
 	}
 }

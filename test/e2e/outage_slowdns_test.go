@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/support"
 )
 
@@ -59,7 +59,7 @@ func (r *resolver) set(fault string) {
 
 // answer waits for less than a call may take.
 func (r *resolver) answer(conn net.PacketConn, from net.Addr, data []byte) {
-	m, err := dnswire.Parse(data)
+	m, err := dns.ParseMessage(data)
 	if err != nil || len(m.Questions) == 0 {
 		return
 	}
@@ -70,10 +70,10 @@ func (r *resolver) answer(conn net.PacketConn, from net.Addr, data []byte) {
 		<-time.After(3 * time.Second)
 	}
 	q := m.Questions[0]
-	answer := dnswire.Message{ID: m.ID, Response: true, Questions: m.Questions}
-	const a dnswire.Type = 1
+	answer := dns.Message{ID: m.ID, Response: true, Questions: m.Questions}
+	const a dns.Type = 1
 	if q.Type == a {
-		answer.Answers = []dnswire.RR{{Name: q.Name, Type: a, Class: dnswire.ClassIN, TTL: 0, Data: []byte{127, 0, 0, 1}}}
+		answer.Answers = []dns.RR{{Name: q.Name, Type: a, Class: dns.ClassIN, TTL: 0, Data: []byte{127, 0, 0, 1}}}
 	}
 	conn.WriteTo(answer.Pack(), from)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/support"
 )
 
@@ -39,8 +39,8 @@ func (s *secondaries) alike(count int) {
 	t := s.t
 	t.Helper()
 	random := rand.New(rand.NewPCG(19, uint64(count)))
-	kinds := []dnswire.Type{dnswire.TypeTXT, dnswire.TypeTXT, dnswire.TypeSOA, dnswire.TypeNS, dnswire.TypeA, dnswire.TypeAAAA, dnswire.TypeDS, dnswire.TypePTR, 257}
-	rcodes := map[dnswire.Rcode]int{}
+	kinds := []dns.Type{dns.TypeTXT, dns.TypeTXT, dns.TypeSOA, dns.TypeNS, dns.TypeA, dns.TypeAAAA, dns.TypeDS, dns.TypePTR, 257}
+	rcodes := map[dns.Rcode]int{}
 	for range count {
 		name, kind := askedName(random), kinds[random.IntN(len(kinds))]
 		ours, theirs := answerOf(t, primaryDNS, name, kind), answerOf(t, makers[0].address, name, kind)
@@ -50,7 +50,7 @@ func (s *secondaries) alike(count int) {
 		rcodes[ours.rcode]++
 	}
 	t.Logf("%v", rcodes)
-	if rcodes[dnswire.RcodeSuccess] < count/10 || rcodes[dnswire.RcodeNXDomain] < count/10 || rcodes[dnswire.RcodeRefused] < count/100 {
+	if rcodes[dns.RcodeSuccess] < count/10 || rcodes[dns.RcodeNXDomain] < count/10 || rcodes[dns.RcodeRefused] < count/100 {
 		t.Error("too few answers of a kind")
 	}
 }
@@ -74,27 +74,27 @@ func askedName(random *rand.Rand) string {
 
 // said is an answer: its rcode, and as text what is compared.
 type said struct {
-	rcode dnswire.Rcode
+	rcode dns.Rcode
 	text  string
 }
 
-func answerOf(t *testing.T, server, name string, kind dnswire.Type) said {
+func answerOf(t *testing.T, server, name string, kind dns.Type) said {
 	t.Helper()
-	asked, err := dnswire.ParseName(name)
+	asked, err := dns.ParseName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := dnswire.Message{ID: 7, Questions: []dnswire.Question{{Name: asked, Type: kind, Class: dnswire.ClassIN}}}
-	packed, err := dnswire.Exchange(t.Context(), server, q.Pack())
+	q := dns.Message{ID: 7, Questions: []dns.Question{{Name: asked, Type: kind, Class: dns.ClassIN}}}
+	packed, err := dns.Exchange(t.Context(), server, q.Pack())
 	if err != nil {
 		t.Fatalf("%s at %s: %v", name, server, err)
 	}
-	m, err := dnswire.Parse(packed)
+	m, err := dns.ParseMessage(packed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := []string{fmt.Sprintf("%v AA %v", m.Rcode, m.Authoritative)}
-	for section, records := range map[string][]dnswire.RR{"answer": m.Answers, "authority": m.Authority} {
+	for section, records := range map[string][]dns.RR{"answer": m.Answers, "authority": m.Authority} {
 		for _, rr := range records {
 			lines = append(lines, fmt.Sprintf("%s %s %d %d %x", section, strings.ToLower(rr.Name.String()), rr.TTL, rr.Type, rr.Data))
 		}

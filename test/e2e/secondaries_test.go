@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/support"
 )
 
@@ -468,11 +468,11 @@ type poll struct {
 
 // asking begins to ask.
 func asking(t *testing.T, peers []*peer, name string) *poll {
-	asked, err := dnswire.ParseName(name)
+	asked, err := dns.ParseName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	query := dnswire.Message{ID: 7, Questions: []dnswire.Question{{Name: asked, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
+	query := dns.Message{ID: 7, Questions: []dns.Question{{Name: asked, Type: dns.TypeTXT, Class: dns.ClassIN}}}
 	p := &poll{right: make([]atomic.Int64, len(peers)), wrong: make([]atomic.Int64, len(peers))}
 	var loops sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
@@ -482,7 +482,7 @@ func asking(t *testing.T, peers []*peer, name string) *poll {
 			pace := time.NewTicker(20 * time.Millisecond)
 			defer pace.Stop()
 			for ctx.Err() == nil {
-				answer, err := dnswire.Exchange(ctx, peer.address, query.Pack())
+				answer, err := dns.Exchange(ctx, peer.address, query.Pack())
 				switch {
 				case err == nil && bytes.Contains(answer, []byte("v=mesh1")):
 					p.right[i].Add(1)

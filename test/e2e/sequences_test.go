@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/cloudtest"
 	"meshddns/test/contract"
 	"meshddns/test/servertest"
@@ -366,13 +366,13 @@ func (b builtinOutside) inMemory() bool {
 func (b builtinOutside) Add(_ testing.TB, name string, value []string) {
 	b.t.Helper()
 	defer b.served(name, value, true)
-	b.exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, 60)`, name, dnswire.TXTData(value))
+	b.exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, 60)`, name, dns.TXTData(value))
 }
 
 func (b builtinOutside) Remove(_ testing.TB, name string, value []string) {
 	b.t.Helper()
 	defer b.served(name, value, false)
-	b.exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, name, dnswire.TXTData(value))
+	b.exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, name, dns.TXTData(value))
 }
 
 func (b builtinOutside) Values(t testing.TB, name string) [][]string {

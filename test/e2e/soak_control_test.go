@@ -136,7 +136,7 @@ func TestSoakFindsLeak(t *testing.T) {
 // leakyBinary builds the program with a leak in its sources.
 func leakyBinary(t *testing.T) string {
 	t.Helper()
-	changes := overlay(t, "../../internal/envelope/envelope.go", "\treturn answer(r)\n}\n",
+	changes := overlay(t, "../../internal/web/envelope.go", "\treturn answer(r)\n}\n",
 		"\tkept <- bytes.Repeat([]byte{1}, 32<<10)\n\treturn answer(r)\n}\n\nvar kept = make(chan []byte, 1<<20)\n")
 	path, err := compile(filepath.Join(t.TempDir(), "meshddns"), "-overlay", changes)
 	if err != nil {

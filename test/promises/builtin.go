@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/contract"
@@ -28,25 +28,25 @@ func (suite Suite) testBuiltinAnswers(t *testing.T) {
 	h.run()
 	for _, test := range []struct {
 		name  string
-		kind  dnswire.Type
-		rcode dnswire.Rcode
+		kind  dns.Type
+		rcode dns.Rcode
 		want  string
 	}{
-		{"_mesh.office.own.example.net", dnswire.TypeTXT, dnswire.RcodeSuccess, "TXT 60"},
-		{"_MESH.Office.OWN.example.net", dnswire.TypeTXT, dnswire.RcodeSuccess, "TXT 60"},
-		{"office.own.example.net", dnswire.TypeTXT, dnswire.RcodeSuccess, "no data of own.example.net."},
-		{"_mesh.office.own.example.net", dnswire.TypeA, dnswire.RcodeSuccess, "no data of own.example.net."},
-		{"fice.own.example.net", dnswire.TypeTXT, dnswire.RcodeNXDomain, "no data of own.example.net."},
-		{"own.example.net", dnswire.TypeSOA, dnswire.RcodeSuccess, "SOA 60"},
-		{"own.example.net", dnswire.TypeNS, dnswire.RcodeSuccess, "NS 300 ns.own.example.net."},
-		{"ns.own.example.net", dnswire.TypeA, dnswire.RcodeSuccess, "A 60"},
-		{"ns.own.example.net", dnswire.TypeAAAA, dnswire.RcodeSuccess, "no data of own.example.net."},
-		{"example.net", dnswire.TypeSOA, dnswire.RcodeRefused, "nothing"},
-		{"xown.example.net", dnswire.TypeSOA, dnswire.RcodeRefused, "nothing"},
-		{"deep.sub.example.com", dnswire.TypeSOA, dnswire.RcodeSuccess, "SOA 60"},
-		{"_mesh-host.deep.sub.example.com", dnswire.TypeTXT, dnswire.RcodeSuccess, "TXT 60"},
-		{"sub.example.com", dnswire.TypeTXT, dnswire.RcodeSuccess, "no data of example.com."},
-		{"_mesh.branch.inner.example.com", dnswire.TypeTXT, dnswire.RcodeNXDomain, "no data of example.com."},
+		{"_mesh.office.own.example.net", dns.TypeTXT, dns.RcodeSuccess, "TXT 60"},
+		{"_MESH.Office.OWN.example.net", dns.TypeTXT, dns.RcodeSuccess, "TXT 60"},
+		{"office.own.example.net", dns.TypeTXT, dns.RcodeSuccess, "no data of own.example.net."},
+		{"_mesh.office.own.example.net", dns.TypeA, dns.RcodeSuccess, "no data of own.example.net."},
+		{"fice.own.example.net", dns.TypeTXT, dns.RcodeNXDomain, "no data of own.example.net."},
+		{"own.example.net", dns.TypeSOA, dns.RcodeSuccess, "SOA 60"},
+		{"own.example.net", dns.TypeNS, dns.RcodeSuccess, "NS 300 ns.own.example.net."},
+		{"ns.own.example.net", dns.TypeA, dns.RcodeSuccess, "A 60"},
+		{"ns.own.example.net", dns.TypeAAAA, dns.RcodeSuccess, "no data of own.example.net."},
+		{"example.net", dns.TypeSOA, dns.RcodeRefused, "nothing"},
+		{"xown.example.net", dns.TypeSOA, dns.RcodeRefused, "nothing"},
+		{"deep.sub.example.com", dns.TypeSOA, dns.RcodeSuccess, "SOA 60"},
+		{"_mesh-host.deep.sub.example.com", dns.TypeTXT, dns.RcodeSuccess, "TXT 60"},
+		{"sub.example.com", dns.TypeTXT, dns.RcodeSuccess, "no data of example.com."},
+		{"_mesh.branch.inner.example.com", dns.TypeTXT, dns.RcodeNXDomain, "no data of example.com."},
 	} {
 		answer := servertest.Ask(t, h.dnsAddress, test.name, test.kind)
 		if got := servertest.AnswerText(answer); answer.Rcode != test.rcode || got != test.want {
@@ -88,7 +88,7 @@ func (o dnsOutside) Add(_ testing.TB, name string, value []string) {
 }
 
 func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
-	if _, err := o.h.Writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dnswire.TXTData(value)); err != nil {
+	if _, err := o.h.Writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dns.TXTData(value)); err != nil {
 		t.Fatal(err)
 	}
 	o.h.outside(builtin.Changed{Records: []string{dnsKey(name)}})
@@ -142,7 +142,7 @@ func (suite Suite) testBuiltinEmptyZone(t *testing.T) {
 				h.service("example.com", "provider", "builtin")
 			}
 			h.configure(c)
-			if answer := servertest.Ask(t, h.dnsAddress, "sub.example.com", dnswire.TypeTXT); answer.Rcode != dnswire.RcodeSuccess {
+			if answer := servertest.Ask(t, h.dnsAddress, "sub.example.com", dns.TypeTXT); answer.Rcode != dns.RcodeSuccess {
 				t.Errorf("%v, want no data", answer.Rcode)
 			}
 		})
@@ -178,8 +178,8 @@ func (suite Suite) testBuiltinChanged(t *testing.T) {
 // serial gives what the server answers as the serial of a zone.
 func (h *host) serial(zone string) uint32 {
 	h.t.Helper()
-	answer := servertest.Ask(h.t, h.dnsAddress, zone, dnswire.TypeSOA)
-	if len(answer.Answers) != 1 || answer.Rcode != dnswire.RcodeSuccess {
+	answer := servertest.Ask(h.t, h.dnsAddress, zone, dns.TypeSOA)
+	if len(answer.Answers) != 1 || answer.Rcode != dns.RcodeSuccess {
 		h.t.Fatalf("SOA of %s: %+v", zone, answer)
 	}
 	data := answer.Answers[0].Data
@@ -304,10 +304,10 @@ func (suite Suite) testNoWildcard(t *testing.T) {
 		}
 	}
 	h.foreign(servertest.Server{Name: builtin.Name}, "*.example.com", provider.Value{"old"})
-	if answer := servertest.Ask(t, h.dnsAddress, "*.example.com", dnswire.TypeTXT); servertest.AnswerText(answer) != "TXT 120" {
+	if answer := servertest.Ask(t, h.dnsAddress, "*.example.com", dns.TypeTXT); servertest.AnswerText(answer) != "TXT 120" {
 		t.Errorf("the name itself: %+v", answer)
 	}
-	if answer := servertest.Ask(t, h.dnsAddress, "x.example.com", dnswire.TypeTXT); answer.Rcode != dnswire.RcodeNXDomain {
+	if answer := servertest.Ask(t, h.dnsAddress, "x.example.com", dns.TypeTXT); answer.Rcode != dns.RcodeNXDomain {
 		t.Errorf("a name beside it: %+v", answer)
 	}
 	remove := provider.Change{Type: provider.TXT, Name: "*.example.com", Seen: provider.RRset{Values: []provider.Value{{"old"}}}, Remove: []provider.Value{{"old"}}}

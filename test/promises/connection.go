@@ -14,7 +14,7 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
@@ -139,19 +139,19 @@ func (suite Suite) testWriteTestSees(t *testing.T) {
 	}{
 		"vanished": {func(query []byte, forward func() []byte) []byte {
 			answer := forward()
-			if m, _ := dnswire.Parse(query); servertest.IsUpdate(query) && strings.HasPrefix(m.Answers[0].Name.String(), "_mesh-test-") {
+			if m, _ := dns.ParseMessage(query); servertest.IsUpdate(query) && strings.HasPrefix(m.Answers[0].Name.String(), "_mesh-test-") {
 				s.Update(t, "delete "+m.Answers[0].Name.String())
 			}
 			return answer
 		}, "write:ok read:value_missing authoritative:skipped cleanup:ok"},
 		"not public": {func(query []byte, forward func() []byte) []byte {
-			if m, _ := dnswire.Parse(query); len(m.Additional) == 0 {
+			if m, _ := dns.ParseMessage(query); len(m.Additional) == 0 {
 				return servertest.ServFail(query, forward)
 			}
 			return forward()
 		}, "write:ok read:ok authoritative:zone_not_found cleanup:ok"},
 		"public silent": {func(query []byte, forward func() []byte) []byte {
-			if m, _ := dnswire.Parse(query); len(m.Additional) == 0 {
+			if m, _ := dns.ParseMessage(query); len(m.Additional) == 0 {
 				return nil
 			}
 			return forward()

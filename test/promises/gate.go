@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/test/servertest"
 )
 
@@ -37,7 +37,7 @@ func (g *dnsGate) handle(query []byte, forward func() []byte) (answer []byte) {
 	if !servertest.IsUpdate(query) || g.stop.Load() == 0 || g.skip.Add(-1) >= 0 || g.stop.Add(-1) < 0 {
 		return forward()
 	}
-	m, _ := dnswire.Parse(query)
+	m, _ := dns.ParseMessage(query)
 	name := strings.TrimSuffix(m.Answers[0].Name.String(), ".")
 	g.last.Store(&name)
 	if g.after {

@@ -13,7 +13,6 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/probe"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
@@ -365,7 +364,7 @@ func (suite Suite) testProbe(t *testing.T) {
 			h, v := suite.newVendorHost(t)
 			h.mode(mode)
 			other := h.vendor("other")
-			probe := probe.NewRecord(h.Owner, servertest.Zone)
+			probe := reconcile.NewProbeRecord(h.Owner, servertest.Zone)
 			place := reconcile.Place{Name: probe.Name, Zone: servertest.Zone, ZoneID: servertest.Zone, Doubt: reconcile.Doubt{Value: probe.Value},
 				Account: reconcile.Account{Provider: "other", AccessKeyID: "key", Secret: "secret of the probe"}}
 			if err := h.Ledger.AddProbe(t.Context(), &place); err != nil {

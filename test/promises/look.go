@@ -12,8 +12,7 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnsname"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
@@ -87,7 +86,7 @@ func (h *host) foreign(s servertest.Server, name string, v provider.Value) {
 		s.Update(h.t, fmt.Sprintf("add %s %d TXT %s", name, dnsForeignTTL, dnsQuoted(v)))
 		return
 	}
-	if _, err := h.Writer.Exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, ?)`, dnsKey(name), dnswire.TXTData(v), dnsForeignTTL); err != nil {
+	if _, err := h.Writer.Exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, ?)`, dnsKey(name), dns.TXTData(v), dnsForeignTTL); err != nil {
 		h.t.Fatal(err)
 	}
 	h.outside(builtin.Changed{Records: []string{dnsKey(name)}})
@@ -95,7 +94,7 @@ func (h *host) foreign(s servertest.Server, name string, v provider.Value) {
 
 // dnsKey is a name as the built-in zones have it: folded, labels from the root.
 func dnsKey(name string) string {
-	labels := strings.Split(dnsname.Fold(name), ".")
+	labels := strings.Split(dns.Fold(name), ".")
 	slices.Reverse(labels)
 	return strings.Join(labels, ".")
 }

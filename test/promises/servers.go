@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"meshddns/internal/builtin"
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
@@ -74,7 +74,7 @@ func (suite Suite) testLifecycle(t *testing.T) {
 		}
 		h.release(u, true)
 		wantTXT(t, s, dnsOffice)
-		if rcode := servertest.Ask(t, s.Addr, "office.example.com", dnswire.TypeTXT).Rcode; rcode != dnswire.RcodeNXDomain {
+		if rcode := servertest.Ask(t, s.Addr, "office.example.com", dns.TypeTXT).Rcode; rcode != dns.RcodeNXDomain {
 			t.Errorf("rcode %v, want NXDOMAIN", rcode)
 		}
 		h.wantTaken("office", 0)
@@ -112,7 +112,7 @@ func (suite Suite) testForeignValues(t *testing.T) {
 		u := h.reserve(h.service("example.com"), "office", 42)
 		wantReport(t, h.run(), dnsHost+" create", dnsOffice+" create shared_name")
 		wantTXT(t, s, dnsOffice, append(foreign, h.text("42", dnsEndpoint))...)
-		if ttl := servertest.Ask(t, s.Addr, dnsOffice, dnswire.TypeTXT).Answers[0].TTL; ttl != dnsForeignTTL {
+		if ttl := servertest.Ask(t, s.Addr, dnsOffice, dns.TypeTXT).Answers[0].TTL; ttl != dnsForeignTTL {
 			t.Errorf("TTL %d, want that of the values there, %d", ttl, dnsForeignTTL)
 		}
 		h.publish(u, "udp://192.0.2.9:1")

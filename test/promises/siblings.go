@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
@@ -314,7 +313,7 @@ func (s *siblings) wantsExactly() {
 		for _, text := range s.endpoints {
 			endpoints = append(endpoints, mesh.Endpoint{Text: text})
 		}
-		for _, set := range format.Sets(s.formats, siblingTXT, endpoints) {
+		for _, set := range mesh.FormatSets(s.formats, siblingTXT, endpoints) {
 			name := set.Name
 			if set.Type != "TXT" {
 				name += " " + set.Type

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"meshddns/internal/dnsname"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
@@ -109,7 +109,7 @@ func (c dnsVendorClient) Zone(ctx context.Context, name string) (zone string, er
 	c.v.mu.Lock()
 	defer c.v.mu.Unlock()
 	for _, z := range c.v.zones[c.key] {
-		if z, _, _ := strings.Cut(z, " "); dnsname.Within(name, z) && len(z) > len(zone) {
+		if z, _, _ := strings.Cut(z, " "); dns.Within(name, z) && len(z) > len(zone) {
 			zone = z
 		}
 	}

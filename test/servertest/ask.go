@@ -6,27 +6,27 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // patience bounds the wait for an answer.
 const patience = 30 * time.Second
 
 // Ask asks a server one question.
-func Ask(t testing.TB, server, name string, kind dnswire.Type) dnswire.Message {
+func Ask(t testing.TB, server, name string, kind dns.Type) dns.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	owner, err := dnswire.ParseName(name)
+	owner, err := dns.ParseName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	query := dnswire.Message{ID: 7, Questions: []dnswire.Question{{Name: owner, Type: kind, Class: dnswire.ClassIN}}}
-	data, err := dnswire.Exchange(ctx, server, query.Pack())
+	query := dns.Message{ID: 7, Questions: []dns.Question{{Name: owner, Type: kind, Class: dns.ClassIN}}}
+	data, err := dns.Exchange(ctx, server, query.Pack())
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := dnswire.Parse(data)
+	answer, err := dns.ParseMessage(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +34,14 @@ func Ask(t testing.TB, server, name string, kind dnswire.Type) dnswire.Message {
 }
 
 // AnswerText gives the type and TTL of an answer, or whose lack it is.
-func AnswerText(m dnswire.Message) string {
+func AnswerText(m dns.Message) string {
 	switch {
-	case len(m.Answers) > 0 && m.Answers[0].Type == dnswire.TypeNS:
-		return fmt.Sprintf("NS %d %s", m.Answers[0].TTL, dnswire.Name(m.Answers[0].Data))
+	case len(m.Answers) > 0 && m.Answers[0].Type == dns.TypeNS:
+		return fmt.Sprintf("NS %d %s", m.Answers[0].TTL, dns.Name(m.Answers[0].Data))
 	case len(m.Answers) > 0:
-		kinds := map[dnswire.Type]string{dnswire.TypeTXT: "TXT", dnswire.TypeSOA: "SOA", dnswire.TypeA: "A"}
+		kinds := map[dns.Type]string{dns.TypeTXT: "TXT", dns.TypeSOA: "SOA", dns.TypeA: "A"}
 		return fmt.Sprintf("%s %d", kinds[m.Answers[0].Type], m.Answers[0].TTL)
-	case len(m.Authority) > 0 && m.Authority[0].Type == dnswire.TypeSOA:
+	case len(m.Authority) > 0 && m.Authority[0].Type == dns.TypeSOA:
 		return "no data of " + m.Authority[0].Name.String()
 	}
 	return "nothing"

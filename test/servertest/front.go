@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // Front stands before a server, and hands on what comes, until it is told otherwise.
@@ -22,12 +22,12 @@ type Front struct {
 }
 
 // Spoil makes what the client gets of an answer, nil for nothing.
-type Spoil func(request dnswire.Message, answer []byte) []byte
+type Spoil func(request dns.Message, answer []byte) []byte
 
 // Fails is an answer that only says that a request has failed, signed or not.
-func Fails(rcode dnswire.Rcode, signed bool) Spoil {
-	return func(request dnswire.Message, _ []byte) []byte {
-		m := dnswire.Message{ID: request.ID, Response: true, Opcode: request.Opcode, Rcode: rcode, Questions: request.Questions}
+func Fails(rcode dns.Rcode, signed bool) Spoil {
+	return func(request dns.Message, _ []byte) []byte {
+		m := dns.Message{ID: request.ID, Response: true, Opcode: request.Opcode, Rcode: rcode, Questions: request.Questions}
 		if !signed {
 			return m.Pack()
 		}
@@ -55,9 +55,9 @@ func (s Server) Front(t testing.TB) *Front {
 		}
 	})
 	working.Go(func() {
-		buffer := make([]byte, dnswire.MaxMessage)
+		buffer := make([]byte, dns.MaxMessage)
 		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
-			if answer, err := dnswire.Exchange(context.Background(), f.server, buffer[:n]); err == nil {
+			if answer, err := dns.Exchange(context.Background(), f.server, buffer[:n]); err == nil {
 				udp.WriteTo(answer, from)
 			}
 		}
@@ -81,13 +81,13 @@ func (f *Front) set(spoil Spoil, refuse bool) {
 // serve hands on one message, and all that comes back.
 func (f *Front) serve(conn net.Conn) {
 	defer conn.Close()
-	query, err := dnswire.ReadTCP(conn)
+	query, err := dns.ReadTCP(conn)
 	if err != nil {
 		return
 	}
 	if answer, spoilt := f.update(query); spoilt {
 		if answer != nil {
-			dnswire.WriteTCP(conn, answer)
+			dns.WriteTCP(conn, answer)
 		}
 		return
 	}
@@ -100,7 +100,7 @@ func (f *Front) serve(conn net.Conn) {
 		io.Copy(io.Discard, conn) // until the client has what it wants
 		up.Close()
 	}()
-	dnswire.WriteTCP(up, query)
+	dns.WriteTCP(up, query)
 	io.Copy(conn, up)
 }
 
@@ -108,15 +108,15 @@ func (f *Front) serve(conn net.Conn) {
 func (f *Front) update(query []byte) (answer []byte, spoilt bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m, err := dnswire.Parse(query)
+	m, err := dns.ParseMessage(query)
 	switch {
-	case err != nil || m.Opcode != dnswire.OpcodeUpdate || f.spoil == nil:
+	case err != nil || m.Opcode != dns.OpcodeUpdate || f.spoil == nil:
 		return nil, false
 	case f.refuse:
-		return Fails(dnswire.RcodeRefused, true)(m, nil), true
+		return Fails(dns.RcodeRefused, true)(m, nil), true
 	}
-	answer, _ = dnswire.ExchangeTCP(context.Background(), f.server, query)
-	if after, err := dnswire.Parse(answer); err == nil && after.Rcode == dnswire.RcodeSuccess {
+	answer, _ = dns.ExchangeTCP(context.Background(), f.server, query)
+	if after, err := dns.ParseMessage(answer); err == nil && after.Rcode == dns.RcodeSuccess {
 		f.refuse = true
 		return f.spoil(m, answer), true
 	}
@@ -124,7 +124,7 @@ func (f *Front) update(query []byte) (answer []byte, spoilt bool) {
 }
 
 // macOf gives the MAC of a request (RFC 8945, section 4.2).
-func macOf(m dnswire.Message) []byte {
+func macOf(m dns.Message) []byte {
 	const before = len("\x0bhmac-sha256\x00") + 6 + 2 // algorithm, time, fudge
 	data := m.Additional[len(m.Additional)-1].Data[before:]
 	return data[2 : 2+binary.BigEndian.Uint16(data)]

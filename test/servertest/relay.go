@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // Handler gives the answer to a message, nil for none; forward gives that
@@ -25,7 +25,7 @@ func Garbage(query []byte, _ func() []byte) []byte {
 
 // Unsigned drops the signature of an answer.
 func Unsigned(_ []byte, forward func() []byte) []byte {
-	m, err := dnswire.Parse(forward())
+	m, err := dns.ParseMessage(forward())
 	if err != nil {
 		return nil
 	}
@@ -35,18 +35,18 @@ func Unsigned(_ []byte, forward func() []byte) []byte {
 
 // ServFail answers that the server fails.
 func ServFail(query []byte, _ func() []byte) []byte {
-	m, err := dnswire.Parse(query)
+	m, err := dns.ParseMessage(query)
 	if err != nil {
 		return nil
 	}
-	m = dnswire.Message{ID: m.ID, Response: true, Opcode: m.Opcode, Rcode: dnswire.RcodeServFail, Questions: m.Questions}
+	m = dns.Message{ID: m.ID, Response: true, Opcode: m.Opcode, Rcode: dns.RcodeServFail, Questions: m.Questions}
 	return m.Pack()
 }
 
 // IsUpdate reports whether a message is an update.
 func IsUpdate(query []byte) bool {
-	header, err := dnswire.ParseHeader(query)
-	return err == nil && header.Opcode == dnswire.OpcodeUpdate
+	header, err := dns.ParseHeader(query)
+	return err == nil && header.Opcode == dns.OpcodeUpdate
 }
 
 // Relay stands before a server and gives its own address.
@@ -64,7 +64,7 @@ func Relay(t testing.TB, server string, handle Handler) (addr string) {
 	t.Cleanup(func() { tcp.Close(); udp.Close(); working.Wait() })
 	answer := func(query []byte) []byte {
 		return handle(query, func() []byte {
-			answer, _ := dnswire.ExchangeTCP(context.Background(), server, query)
+			answer, _ := dns.ExchangeTCP(context.Background(), server, query)
 			return answer
 		})
 	}
@@ -72,16 +72,16 @@ func Relay(t testing.TB, server string, handle Handler) (addr string) {
 		for conn, err := tcp.Accept(); err == nil; conn, err = tcp.Accept() {
 			working.Go(func() {
 				defer conn.Close()
-				if query, err := dnswire.ReadTCP(conn); err == nil {
+				if query, err := dns.ReadTCP(conn); err == nil {
 					if answer := answer(query); answer != nil {
-						dnswire.WriteTCP(conn, answer)
+						dns.WriteTCP(conn, answer)
 					}
 				}
 			})
 		}
 	})
 	working.Go(func() {
-		buffer := make([]byte, dnswire.MaxMessage)
+		buffer := make([]byte, dns.MaxMessage)
 		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
 			query := slices.Clone(buffer[:n])
 			working.Go(func() {

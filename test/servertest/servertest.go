@@ -23,12 +23,12 @@ import (
 	"text/template"
 	"time"
 
-	"meshddns/internal/dnswire"
+	"meshddns/internal/dns"
 )
 
 // What every server knows. Key and Key512 may change the zone, Key may also
 // transfer it; ReadOnlyKey is known and may do neither. PartKey may change what
-// is within Part only, and PowerDNS, which has no such rights, does not know it. Key names are written as for dnswire.ParseKey.
+// is within Part only, and PowerDNS, which has no such rights, does not know it. Key names are written as for dns.ParseKey.
 const (
 	Zone = "example.com"
 
@@ -370,22 +370,22 @@ func (s Server) TXT(t testing.TB, name string) []string {
 // Values gives the values at a name as any resolver gets them.
 func (s Server) Values(t testing.TB, name string) (values [][]string) {
 	t.Helper()
-	owner, err := dnswire.ParseName(name)
+	owner, err := dns.ParseName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	query := dnswire.Message{Questions: []dnswire.Question{{Name: owner, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
-	data, err := dnswire.ExchangeTCP(t.Context(), s.Addr, query.Pack())
+	query := dns.Message{Questions: []dns.Question{{Name: owner, Type: dns.TypeTXT, Class: dns.ClassIN}}}
+	data, err := dns.ExchangeTCP(t.Context(), s.Addr, query.Pack())
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := dnswire.Parse(data)
+	answer, err := dns.ParseMessage(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, rr := range answer.Answers {
-		if rr.Type == dnswire.TypeTXT && rr.Name.Fold() == owner.Fold() {
-			value, err := dnswire.ParseTXT(rr.Data)
+		if rr.Type == dns.TypeTXT && rr.Name.Fold() == owner.Fold() {
+			value, err := dns.ParseTXT(rr.Data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -509,12 +509,12 @@ func (s Server) wait(token string, exited chan struct{}) error {
 }
 
 func (s Server) ready(ctx context.Context, token string) error {
-	for _, exchange := range []func(context.Context, string, []byte) ([]byte, error){dnswire.ExchangeTCP, dnswire.Exchange} {
-		name, err := dnswire.ParseName("instance." + Zone)
+	for _, exchange := range []func(context.Context, string, []byte) ([]byte, error){dns.ExchangeTCP, dns.Exchange} {
+		name, err := dns.ParseName("instance." + Zone)
 		if err != nil {
 			return err
 		}
-		query := dnswire.Message{Questions: []dnswire.Question{{Name: name, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
+		query := dns.Message{Questions: []dns.Question{{Name: name, Type: dns.TypeTXT, Class: dns.ClassIN}}}
 		answer, err := exchange(ctx, s.Addr, query.Pack())
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"os"
 	"strconv"
 
-	"meshddns/internal/envelope"
+	"meshddns/internal/web"
 )
 
 func main() {
@@ -26,7 +26,7 @@ func main() {
 }
 
 func createUsage(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, envelope.MaxBody)
+	r.Body = http.MaxBytesReader(w, r.Body, web.MaxBody)
 	var body struct {
 		ServiceID    string  `json:"service_id"`
 		PrefixMode   string  `json:"prefix_mode"`
@@ -34,7 +34,7 @@ func createUsage(w http.ResponseWriter, r *http.Request) {
 		NetworkID    *uint64 `json:"network_id"`
 		NetworkName  string  `json:"network_name"`
 	}
-	if err := envelope.Decode(r, &body); err != nil || body.NetworkID == nil {
+	if err := web.Decode(r, &body); err != nil || body.NetworkID == nil {
 		http.Error(w, fmt.Sprint("not a reservation: ", err), http.StatusBadRequest)
 		return
 	}
@@ -56,7 +56,7 @@ func createUsage(w http.ResponseWriter, r *http.Request) {
 }
 
 func checkPrefix(w http.ResponseWriter, r *http.Request) {
-	query, err := envelope.ParseQuery(r)
+	query, err := web.ParseQuery(r)
 	if err != nil || query.Get("service_id") == "" || query.Get("prefix") == "" {
 		http.Error(w, fmt.Sprint("not a question: ", err), http.StatusBadRequest)
 		return
@@ -75,7 +75,7 @@ func answer(w http.ResponseWriter, body any) {
 }
 
 func send(w http.ResponseWriter, body []byte) {
-	w.Header().Set("Content-Type", envelope.MediaType)
+	w.Header().Set("Content-Type", web.MediaType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Write(body)
 }

@@ -1,0 +1,56 @@
+// Package daemon has what each part of a program needs that runs for months: tasks that run concurrently and end in
+// order, panics as errors, faults that are logged when they begin and end, metrics, and a log that never waits.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+)
+
+// List has tasks that run concurrently, each until its context ends.
+type List []func(context.Context) error
+
+// Serve runs the tasks of all groups. When ctx ends or a task fails, it ends one group after the other,
+// because the last answers of a group may need the groups after it. It returns the error of the
+// first task that failed. A panic counts as an error and is logged.
+func Serve(ctx context.Context, log *slog.Logger, groups ...List) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	failed := func(err error) {
+		if crashed, ok := errors.AsType[*Panic](err); ok {
+			log.Error("a part of the program has crashed", "error", crashed)
+		}
+		cancel(err)
+	}
+	var ends []func()
+	for _, group := range groups {
+		work, end := context.WithCancel(context.WithoutCancel(ctx))
+		running := group.run(work, failed)
+		ends = append(ends, func() { end(); running.Wait() })
+	}
+	<-ctx.Done()
+	log.Info("stopping")
+	for _, end := range ends {
+		end()
+	}
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// run starts all tasks. It passes the error or panic of a task to failed. The result waits
+// until all tasks have returned.
+func (all List) run(ctx context.Context, failed func(error)) *sync.WaitGroup {
+	var running sync.WaitGroup
+	for _, task := range all {
+		running.Go(func() {
+			if err := Call(func() error { return task(ctx) }); err != nil {
+				failed(err)
+			}
+		})
+	}
+	return &running
+}

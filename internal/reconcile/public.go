@@ -1,0 +1,190 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	mathrand "math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
+	"meshddns/internal/msg"
+	"meshddns/internal/provider"
+)
+
+// Public is the view of a zone from the public DNS: a resolver finds its name servers, and
+// the test asks these.
+type Public struct {
+	Resolver *net.Resolver
+	Port     string        // of DNS servers
+	Root     string        // a zone that every resolver of this DNS knows
+	Patience time.Duration // the longest wait until a provider's servers have a new value
+}
+
+// Internet is the public DNS, seen through this host's resolver.
+var Internet = Public{Resolver: net.DefaultResolver, Port: "53", Root: ".", Patience: 15 * time.Second}
+
+// Kinds of failures of a look at the public DNS.
+const (
+	NotDelegated provider.Kind = "not_delegated" // the zone is delegated to other servers than the provider's
+	NoResolver   provider.Kind = "no_resolver"   // this host has no working resolver
+	ValueMissing provider.Kind = "value_missing" // a value that was written does not stand
+)
+
+const (
+	lookupTime    = 3 * time.Second        // bounds one look at the public DNS
+	askAgainAfter = 500 * time.Millisecond // between two tries
+)
+
+// nameServers returns the servers that a zone is delegated to. A zone without servers, or
+// whose servers do not answer (SERVFAIL), is no error. But a resolver that does not know
+// the root either, such as one of a closed network, is NoResolver.
+func (p Public) nameServers(ctx context.Context, zone string) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	found, err := p.Resolver.LookupNS(ctx, zone+".")
+	if e, ok := errors.AsType[*net.DNSError](err); ok && !e.IsTimeout && ctx.Err() == nil {
+		_, err = p.Resolver.LookupNS(ctx, p.Root)
+	}
+	if err != nil {
+		return nil, &provider.Error{Kind: NoResolver, Err: err}
+	}
+	for _, ns := range found {
+		names = append(names, strings.ToLower(strings.TrimSuffix(ns.Host, ".")))
+	}
+	return names, nil
+}
+
+// delegated compares the servers that a zone is delegated to with the provider's servers.
+// Its error is NotDelegated or NoResolver.
+func (p Public) delegated(ctx context.Context, zone string, servers []string) error {
+	public, err := p.nameServers(ctx, zone)
+	if err != nil {
+		return err
+	}
+	if len(public) == 0 {
+		return &provider.Error{Kind: NotDelegated, Detail: msg.Textf("public DNS has no name servers that answer for %s", zone)}
+	}
+	if len(servers) == 0 || slices.ContainsFunc(servers, func(name string) bool {
+		return slices.Contains(public, strings.ToLower(strings.TrimSuffix(name, ".")))
+	}) {
+		return nil
+	}
+	detail := msg.Textf("public DNS asks %s about %s, the provider's servers are %s", strings.Join(public, ", "), zone, strings.Join(servers, ", "))
+	return &provider.Error{Kind: NotDelegated, Detail: detail}
+}
+
+// sees checks that an authoritative server shows a value: the authority's server, else one
+// that the zone is delegated to. For the latter it waits up to Patience.
+func (p Public) sees(ctx context.Context, authority provider.Authority, zone, name string, value provider.Value) error {
+	if authority.Server != "" {
+		set, err := ask(ctx, authority.Server, name)
+		return see(set, value, err)
+	}
+	servers, err := p.addresses(ctx, zone)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Patience)
+	defer cancel()
+	again := time.NewTicker(askAgainAfter)
+	defer again.Stop()
+	for {
+		now := anySees(ctx, servers, name, value)
+		if err == nil || provider.KindOf(now) != provider.Network {
+			err = now // an answer tells more than a time-out at the end
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// anySees asks all servers at once, because some may not answer. One that shows the value is enough.
+func anySees(ctx context.Context, servers []string, name string, value provider.Value) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	answers := make(chan error, len(servers))
+	for _, server := range servers {
+		go func() {
+			answers <- daemon.Call(func() error {
+				set, err := ask(ctx, server, name)
+				return see(set, value, err)
+			})
+		}()
+	}
+	var last error
+	for range servers {
+		err := <-answers
+		if err == nil {
+			return nil
+		}
+		if last == nil || provider.KindOf(err) != provider.Network {
+			last = err
+		}
+	}
+	return last
+}
+
+// addresses returns the addresses of the zone's servers, host:port.
+func (p Public) addresses(ctx context.Context, zone string) (servers []string, err error) {
+	names, err := p.nameServers(ctx, zone)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	for _, name := range names {
+		found, _ := p.Resolver.LookupHost(ctx, name) // one server with an address is enough
+		for _, address := range found {
+			servers = append(servers, net.JoinHostPort(address, p.Port))
+		}
+	}
+	if len(servers) == 0 {
+		return nil, &provider.Error{Kind: NotDelegated, Detail: msg.Textf("public DNS has no name servers that answer for %s", zone)}
+	}
+	return servers, nil
+}
+
+// see returns ValueMissing if a set, which was read without an error, lacks a value.
+func see(set provider.RRset, value provider.Value, err error) error {
+	if err == nil && !slices.ContainsFunc(set.Values, value.Equal) {
+		return &provider.Error{Kind: ValueMissing}
+	}
+	return err
+}
+
+// ask asks an authoritative server (host:port) for the TXT values at a name, as a resolver
+// does.
+func ask(ctx context.Context, server, name string) (set provider.RRset, err error) {
+	wire, err := dns.ParseName(name)
+	if err != nil {
+		return set, &provider.Error{Kind: provider.Invalid, Err: err}
+	}
+	query := dns.Message{ID: uint16(mathrand.Uint32()), Questions: []dns.Question{{Name: wire, Type: dns.TypeTXT, Class: dns.ClassIN}}}
+	data, err := dns.Exchange(ctx, server, query.Pack())
+	if err != nil {
+		return set, &provider.Error{Kind: provider.Network, Detail: msg.Textf("query %s %s at %s", name, "TXT", server), Err: err}
+	}
+	answer, err := dns.ParseMessage(data)
+	switch {
+	case err != nil:
+		return set, &provider.Error{Kind: provider.BadAnswer, Err: err}
+	case !answer.Authoritative:
+		return set, &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Textf("%s answers %s without authority", server, answer.Rcode)}
+	}
+	for _, rr := range answer.Answers {
+		if value, err := dns.ParseTXT(rr.Data); err == nil && rr.Type == dns.TypeTXT && rr.Name.Fold() == wire.Fold() {
+			set.TTL, set.Values = rr.TTL, append(set.Values, value)
+		}
+	}
+	return set, nil
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package web
+
+import "os"
+
+// giveToGroup sets the group and the mode of a socket's file.
+func giveToGroup(path string, group int) error {
+	if err := os.Lchown(path, -1, group); err != nil {
+		return err
+	}
+	return os.Chmod(path, socketMode)
+}

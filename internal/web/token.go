@@ -1,0 +1,171 @@
+package web
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+const (
+	minToken  = 16 // bytes
+	maxTokens = 2  // the old and the new one, while they are rotated
+)
+
+// Token is a bearer token of the token file. It holds only the hash of its text, so it can be
+// compared but not printed.
+type Token struct {
+	// sum is a function because fmt cannot print the contents of a function. In an unexported field of another type fmt does not
+	// call Format, and follows pointers when the verb is wrong for them.
+	sum func() [sha256.Size]byte
+}
+
+func newToken(text string) Token {
+	sum := sha256.Sum256([]byte(text))
+	return Token{func() [sha256.Size]byte { return sum }}
+}
+
+func (Token) Format(s fmt.State, _ rune)   { _, _ = io.WriteString(s, "***") }
+func (Token) String() string               { return "***" }
+func (Token) LogValue() slog.Value         { return slog.StringValue("***") }
+func (Token) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
+
+// findToken returns the number of the token with this text, from 1, or 0. It compares with all of them, in constant time.
+func findToken(tokens []Token, text string) int {
+	shown := sha256.Sum256([]byte(text))
+	number := 0
+	for i, t := range tokens {
+		sum := t.sum()
+		same := subtle.ConstantTimeCompare(sum[:], shown[:])
+		number = subtle.ConstantTimeSelect(same, i+1, number)
+	}
+	return number
+}
+
+// Tokens has the tokens of a token file. Reload may run while requests are checked.
+type Tokens struct {
+	path, credentials string
+	current           atomic.Pointer[[]Token]
+}
+
+// OpenTokens reads a token file: one or two tokens, one a line, each of at least 16 printable
+// ASCII characters without white space. It skips blank lines and white space around a token.
+//
+// The file must be a regular file without any permission for group or others. Below the directory of
+// credentials ("" for none) the group may read: there systemd sets mode 0440 and an ACL for
+// the service alone, and the kernel shows the ACL's mask as the group's permission.
+//
+// Errors name file and line, never the contents.
+func OpenTokens(path, credentials string) (*Tokens, error) {
+	t := &Tokens{path: path, credentials: credentials}
+	if err := t.Reload(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Reload reads the file again. On an error it keeps the current tokens. Otherwise the next request
+// is checked against the new ones.
+func (t *Tokens) Reload() error {
+	tokens, err := readTokens(t.path, t.credentials)
+	if err != nil {
+		return err
+	}
+	t.current.Store(&tokens)
+	return nil
+}
+
+func (t *Tokens) list() []Token { return *t.current.Load() }
+
+func readTokens(path, credentials string) ([]Token, error) {
+	f, err := openPrivate(path, credentials)
+	if err != nil {
+		return nil, fmt.Errorf("token file: %w", err)
+	}
+	defer f.Close()
+	tokens, err := parseTokens(f)
+	if err != nil {
+		return nil, fmt.Errorf("token file %s: %w", path, err)
+	}
+	return tokens, nil
+}
+
+// below reports whether a path lies in a directory, without following links.
+func below(path, dir string) bool {
+	path, err := filepath.Abs(path)
+	return err == nil && filepath.IsAbs(dir) && strings.HasPrefix(path, filepath.Clean(dir)+"/")
+}
+
+// openPrivate opens a regular file that only its owner can use. It checks the open file, because a path can be replaced. It
+// opens without blocking, because a FIFO would wait for its writer.
+func openPrivate(path, credentials string) (*os.File, error) {
+	var forbidden fs.FileMode = 0o077
+	if below(path, credentials) {
+		forbidden = 0o037
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is not a regular file", path)
+	case info.Mode().Perm()&forbidden != 0:
+		err = fmt.Errorf("%s has mode %04o: group and others must have no permission (0600)", path, info.Mode().Perm())
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func parseTokens(r io.Reader) ([]Token, error) {
+	var tokens []Token
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" {
+			continue
+		}
+		if err := checkText(text, tokens); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		tokens = append(tokens, newToken(text))
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(tokens) == 0 {
+		return nil, errors.New("no token in it")
+	}
+	return tokens, nil
+}
+
+// checkText returns an error for a token that is malformed, one too many, or equal to an earlier one.
+func checkText(text string, earlier []Token) error {
+	switch {
+	case strings.HasPrefix(text, "\ufeff"):
+		return errors.New("it begins with a byte order mark (BOM): save the file as UTF-8 without one")
+	case strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return errors.New("a token is printable ASCII without white space")
+	case len(text) < minToken:
+		return fmt.Errorf("a token has %d bytes or more", minToken)
+	case len(earlier) == maxTokens:
+		return fmt.Errorf("more than %d tokens", maxTokens)
+	case findToken(earlier, text) > 0:
+		return errors.New("the same token twice")
+	}
+	return nil
+}

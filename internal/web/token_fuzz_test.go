@@ -1,0 +1,51 @@
+package web
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A token file gives one or two tokens, each of which is a line of it, or an error of one line
+// that says nothing of what is in the file.
+func FuzzTokens(f *testing.F) {
+	for _, text := range []string{"", "0123456789abcdef\n", " 0123456789abcdef\r\n\n0123456789ABCDEF", "short\n", "0123456789abcdef\n0123456789abcdef",
+		"0123456789abcde\xff", "0123456789abc\x00def", strings.Repeat("x", 70_000), "\ufeff0123456789abcdef"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		tokens, err := parseTokens(strings.NewReader(text))
+		if err != nil {
+			said := err.Error()
+			if tokens != nil || strings.Contains(said, "\n") || len(said) > 200 {
+				t.Fatalf("%d tokens, %q", len(tokens), said)
+			}
+			for line := range strings.Lines(text) {
+				if line = strings.TrimSpace(line); len(line) >= minToken && strings.Contains(said, line) {
+					t.Fatalf("the error says what is in the file: %q", said)
+				}
+			}
+			return
+		}
+		if len(tokens) < 1 || len(tokens) > maxTokens {
+			t.Fatalf("%q: %d tokens", text, len(tokens))
+		}
+		found := map[int]bool{}
+		for line := range strings.Lines(text) {
+			line = strings.TrimSpace(line)
+			n := findToken(tokens, line)
+			if found[n] = true; (n > 0) != (line != "") {
+				t.Errorf("the line %q is token %d", line, n)
+			}
+			if said := fmt.Sprintf("%v %+v %#v %q", tokens, tokens, tokens, tokens); line != "" && !strings.Contains("***", line) && strings.Contains(said, line) {
+				t.Errorf("the token %q is in %s", line, said)
+			}
+		}
+		if delete(found, 0); len(found) != len(tokens) {
+			t.Errorf("%q: %d lines are tokens, want %d", text, len(found), len(tokens))
+		}
+		if findToken(tokens, "") > 0 || findToken(tokens, text+"x") > 0 {
+			t.Errorf("%q: what is no token is taken for one", text)
+		}
+	})
+}

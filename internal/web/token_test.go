@@ -1,0 +1,212 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+func writeTokens(t *testing.T, content string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil { // WriteFile obeys the umask
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestReadTokens(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		content string
+		want    int    // tokens
+		err     string // or the end of the error
+	}{
+		{"one", firstToken, 1, ""},
+		{"final newline", firstToken + "\n", 1, ""},
+		{"two", firstToken + "\n" + secondToken + "\n", 2, ""},
+		{"blank lines and CRLF", "\n" + firstToken + "\r\n \t\n\r\n" + secondToken + "\r\n\n", 2, ""},
+		{"16 bytes", "0123456789abcdef\n", 1, ""},
+		{"empty", "", 0, "no token in it"},
+		{"blank", "\n  \n", 0, "no token in it"},
+		{"15 bytes", firstToken + "\n0123456789abcde\n", 0, "line 2: a token has 16 bytes or more"},
+		{"three", firstToken + "\n" + secondToken + "\n\n" + wrongToken + "\n", 0, "line 4: more than 2 tokens"},
+		{"the same twice", firstToken + "\n" + firstToken + "\n", 0, "line 2: the same token twice"},
+		{"inner space", "secret secret secret", 0, "line 1: a token is printable ASCII without white space"},
+		{"control character", "secret\x00secret-secret", 0, "line 1: a token is printable ASCII without white space"},
+		{"not ASCII", "secrét-secret-secret", 0, "line 1: a token is printable ASCII without white space"},
+		{"byte order mark", "\ufeff" + firstToken, 0, "line 1: it begins with a byte order mark (BOM): save the file as UTF-8 without one"},
+		{"endless line", strings.Repeat("secret", 20000), 0, "token too long"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := writeTokens(t, tt.content, 0o600)
+			tokens, err := readTokens(path, "")
+			if len(tokens) != tt.want || (err == nil) != (tt.err == "") {
+				t.Fatalf("got %d tokens, %v", len(tokens), err)
+			}
+			if err == nil {
+				return
+			}
+			if !strings.HasPrefix(err.Error(), "token file "+path) || !strings.HasSuffix(err.Error(), tt.err) {
+				t.Errorf("got %q, want the file and %q", err, tt.err)
+			}
+			if said := strings.ReplaceAll(err.Error(), path, ""); strings.Contains(said, "secret") || strings.Contains(said, "0123") {
+				t.Errorf("%q shows the content", err)
+			}
+		})
+	}
+}
+
+func TestReadTokensMode(t *testing.T) {
+	for mode, ok := range map[os.FileMode]bool{
+		0o600: true, 0o400: true, 0o640: false, 0o440: false, 0o604: false, 0o620: false, 0o602: false, 0o644: false,
+	} {
+		path := writeTokens(t, firstToken, mode)
+		if _, err := readTokens(path, ""); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), path) {
+			t.Errorf("%04o: %v", mode, err)
+		}
+	}
+}
+
+// Below the directory of credentials, and nowhere else, the group may read.
+func TestCredentialMode(t *testing.T) {
+	path := writeTokens(t, firstToken, 0o600)
+	dir := filepath.Dir(path)
+	t.Chdir(dir)
+	for _, test := range []struct {
+		path, credentials string
+		mode              os.FileMode
+		ok                bool
+	}{
+		{path, dir, 0o440, true},
+		{path, dir + "/", 0o440, true},
+		{path, filepath.Dir(dir), 0o440, true},
+		{"token", dir, 0o640, true},
+		{path, dir, 0o400, true},
+		{path, dir, 0o444, false},
+		{path, dir, 0o460, false},
+		{path, dir, 0o450, false},
+		{path, "", 0o440, false},
+		{path, ".", 0o440, false},
+		{path, dir[:len(dir)-1], 0o440, false},
+		{path, path, 0o440, false},
+		{filepath.Join(dir, "sub") + "/../token", filepath.Join(dir, "sub"), 0o440, false},
+	} {
+		if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, test.mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenTokens(test.path, test.credentials); (err == nil) != test.ok {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
+// Reload replaces all tokens at once while requests run, and keeps them on an error.
+func TestReload(t *testing.T) {
+	path := writeTokens(t, firstToken, 0o600)
+	tokens, err := OpenTokens(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := serveTCP(t, GuardConfig{Tokens: tokens})
+	var requests sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		requests.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if got := guardAttempt(t, addr, "127.0.0.1", secondToken); !strings.HasPrefix(got, "200 token ") && got != "401 unauthorized" && !strings.HasPrefix(got, "429 ") {
+					t.Error(got)
+				}
+			}
+		})
+	}
+	for _, step := range []struct{ content, old, new string }{
+		{firstToken + "\n" + secondToken, "200 token 1", "200 token 2"},
+		{"", "200 token 1", "200 token 2"},
+		{"short", "200 token 1", "200 token 2"},
+		{secondToken, "401 unauthorized", "200 token 1"},
+	} {
+		if err := os.WriteFile(path, []byte(step.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := tokens.Reload(); (err != nil) != (len(step.content) < minToken) {
+			t.Errorf("%q: %v", step.content, err)
+		}
+		if step.new == "200 token 1" {
+			close(stop)
+			requests.Wait()
+		}
+		for token, want := range map[string]string{firstToken: step.old, secondToken: step.new} {
+			if got := guardAttempt(t, addr, "127.0.0.2", token); got != want {
+				t.Errorf("%q: %q answered %q, want %q", step.content, token, got, want)
+			}
+		}
+	}
+}
+
+func TestReadTokensNotAFile(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		dir: "is not a regular file", fifo: "is not a regular file", "/dev/null": "is not a regular file",
+		filepath.Join(dir, "none"): "no such file or directory",
+	} {
+		if _, err := readTokens(path, ""); err == nil || !strings.Contains(err.Error(), path) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// TestTokenIsHidden: no way to print a token, alone or inside a value, shows its text or its hash.
+func TestTokenIsHidden(t *testing.T) {
+	token := newToken(firstToken)
+	tokens := &Tokens{}
+	tokens.current.Store(&[]Token{token})
+	inside := struct {
+		GuardConfig GuardConfig
+		exported    any
+		hidden      Token
+	}{GuardConfig{Tokens: tokens}, token, token}
+	var out bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		if got := fmt.Sprintf(verb, token); got != "***" {
+			t.Errorf("%s: %s", verb, got)
+		}
+		fmt.Fprintf(&out, verb+"\n", inside)
+		fmt.Fprintf(&out, verb+"\n", &token)
+	}
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+		slog.New(handler).Info("start", "token", token, "config", inside.GuardConfig.Tokens, "inside", fmt.Sprint(inside))
+	}
+	if err := json.NewEncoder(&out).Encode(map[string]any{"token": token, "tokens": inside.GuardConfig.Tokens}); err != nil {
+		t.Fatal(err)
+	}
+	out.WriteString(token.String())
+	sum := token.sum()
+	for _, secret := range []string{firstToken, string(sum[:]), fmt.Sprintf("%x", sum), fmt.Sprintf("%d %d %d", sum[0], sum[1], sum[2])} {
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("%q is in\n%s", secret, out.String())
+		}
+	}
+}
