@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
@@ -25,7 +22,6 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
-	"meshddns/internal/web"
 	"meshddns/test/promises"
 )
 
@@ -35,172 +31,44 @@ func TestPublishing(t *testing.T) {
 	suite.Publishing(t)
 }
 
-var suite = promises.Suite{
-	Open: openDriven, NoConfiguration: errNoConfiguration, NoService: errNoService, NoUsage: errNoUsage, PrefixTaken: errPrefixTaken,
-}
+var suite = promises.Suite{Open: openProgram}
 
-// driven is what the suite drives.
-type driven struct {
-	*server
-	last   mesh.Addresses    // that were known when the database was opened
-	commit func(wake func()) // is called after each commit
-}
-
-func openDriven(ctx context.Context, path string, addresses func() reconcile.Addresses, log *slog.Logger) (promises.Program, error) {
-	db, owner, last, err := openDatabase(ctx, path, log)
+// openProgram makes a program without sockets on a database.
+func openProgram(ctx context.Context, path string, o promises.Options) (*promises.Program, error) {
+	db, owner, last, err := openDatabase(ctx, path, o.Log)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStore(ctx, db, owner, "", addresses, log)
+	s, err := newStore(ctx, db, owner, "", o.Addresses, o.Log)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	o := operations{store: s, clients: clients{ledger: s.ledger, zones: s.zones, hidden: never}}
-	return &driven{newServer(o, "", log), last, func(wake func()) { wake() }}, nil
-}
-
-func (p *driven) Database() promises.Database {
-	s := p.ops.store
-	return promises.Database{Path: s.path(), Owner: s.owner, Addresses: p.last, Reader: s.db.Reader, Writer: s.db.Writer, Ledger: s.ledger, Zones: s.zones, Subscribe: s.db.Subscribe}
-}
-
-func (p *driven) NewEngine(book *hostaddr.Book, interval time.Duration, change func(*reconcile.Config)) *reconcile.Engine {
-	c := testEngine(p.ops.store, p.ops.clients, book, interval, p.log)
-	change(&c)
-	p.ops.engine = reconcile.New(c)
-	wake := p.ops.engine.Wake
-	p.ops.store.db.Subscribe(func(sqlite.Notice) { p.commit(wake) })
-	return p.ops.engine
-}
-
-func (p *driven) Serve(address string) { p.ops.clients.dnsAddress = address }
-
-func (p *driven) Reach(named bool, book *hostaddr.Book) {
-	c := nameserver.Config{Addresses: []string{"x"}}
-	if named {
-		c.Hosts = []dns.Name{dns.Root}
-	}
-	p.ops.clients.hidden = hidden(c, book, p.log)
-}
-
-func (p *driven) Clock(now func() time.Time)       { p.ops.store.now = now }
-func (p *driven) IDs(newID func() (string, error)) { p.ops.store.newID = newID }
-func (p *driven) Settle()                          { settle(p.ops.store) }
-func (p *driven) Close() error                     { return p.ops.store.Close() }
-
-func (p *driven) LookThrough(ctx context.Context) { p.ops.store.db.Verify(ctx) }
-
-func (p *driven) OnCommit(f func(wake func())) { p.commit = f }
-
-// suiteConfiguration is a configuration as the suite has it.
-func suiteConfiguration(c mesh.Configuration) promises.Configuration {
-	number := func(n sql.Null[int64]) *int64 {
-		if !n.Valid {
-			return nil
-		}
-		return &n.V
-	}
-	return promises.Configuration{
-		Provider: c.Provider, AccessKeyID: c.AccessKeyID, Secret: c.Secret, Endpoint: c.Endpoint, Domain: c.Domain, TXTRecordName: c.TXTRecordName,
-		SyncMode: string(c.SyncMode), RetryInterval: number(c.RetryInterval), MaxRetries: number(c.MaxRetries), Enabled: c.Enabled, Endpoints: c.Endpoints,
-	}
-}
-
-// storedConfiguration is a configuration of the suite as the program has it.
-func storedConfiguration(c promises.Configuration) mesh.Configuration {
-	return configurationBody{
-		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: c.Secret, Endpoint: c.Endpoint, Domain: c.Domain, TXTRecordName: c.TXTRecordName,
-		SyncMode: c.SyncMode, RetryInterval: c.RetryInterval, MaxRetries: c.MaxRetries, Enabled: c.Enabled, TXTEndpoints: c.Endpoints,
-	}.configuration()
-}
-
-func (p *driven) Configuration(ctx context.Context) (promises.Configuration, error) {
-	c, err := p.ops.store.Configuration(ctx)
-	return suiteConfiguration(c), err
-}
-
-func (p *driven) Configure(ctx context.Context, c promises.Configuration) error {
-	return p.ops.store.PutConfiguration(ctx, storedConfiguration(c), false)
-}
-
-func (p *driven) Forget(ctx context.Context) (gone bool, err error) {
-	return p.ops.forgetConfiguration(ctx, web.Until(time.Now().Add(releaseTime)))
-}
-
-func (p *driven) PutService(ctx context.Context, id, config string) error {
-	return p.ops.store.PutService(ctx, mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: id, Name: "service"}, Config: secrets.Secret(config)})
-}
-
-func (p *driven) DeleteService(ctx context.Context, id string) error {
-	return p.ops.store.DeleteService(ctx, id)
-}
-
-// suiteUsage is a usage as the suite has it.
-func suiteUsage(u mesh.Usage) promises.Usage {
-	return promises.Usage{
-		Seq: u.Seq, ID: u.ID, ServiceID: u.ServiceID, Prefix: u.Prefix, Network: uint64(u.Network.V), Name: u.Name, Status: string(u.Status),
-		State: reconcile.PlaceState(u.Publish.State), Value: u.Publish.Value, Fault: reconcile.Fault(u.Publish.Fault),
-	}
-}
-
-func (p *driven) Reserve(ctx context.Context, u promises.Usage) (promises.Usage, error) {
-	network := mesh.NetworkID(u.Network)
-	reserved := mesh.Usage{ServiceID: u.ServiceID, Mode: mesh.CustomMode, Prefix: u.Prefix, Network: sqlite.Given(&network)}
-	if u.Prefix == mesh.AutomaticPrefix(network) {
-		reserved.Mode = mesh.AutomaticMode
-	}
-	reserved, err := p.ops.store.CreateUsage(ctx, reserved)
-	return suiteUsage(reserved), err
-}
-
-func (p *driven) Usage(ctx context.Context, id string) (promises.Usage, error) {
-	u, err := p.ops.store.Usage(ctx, id)
-	return suiteUsage(u), err
-}
-
-func (p *driven) Usages(ctx context.Context, state reconcile.PlaceState) (all []promises.Usage, err error) {
-	stored, err := p.ops.store.Usages(ctx, usageFilter{state: state}, 1000)
-	for _, u := range stored {
-		all = append(all, suiteUsage(u))
-	}
-	return all, err
-}
-
-func (p *driven) Publish(ctx context.Context, id string, endpoints []string) error {
-	return p.ops.store.ChangeUsage(ctx, id, mesh.UsageChange{Endpoints: endpoints})
-}
-
-func (p *driven) Format(ctx context.Context, id string, formats []string) error {
-	return p.ops.store.ChangeUsage(ctx, id, mesh.UsageChange{Options: mesh.OptionsChange{Formats: formats}})
-}
-
-func (p *driven) Keep(ctx context.Context, id string) error {
-	return p.ops.store.KeepUsage(ctx, id)
-}
-
-func (p *driven) Release(ctx context.Context, id string) (freed bool, err error) {
-	return p.ops.releaseAndWait(ctx, id, false, web.Until(time.Now().Add(releaseTime)))
-}
-
-func (p *driven) Free(ctx context.Context, id string, force bool) (freed bool, err error) {
-	r, err := p.ops.store.ReleaseUsage(ctx, id, force)
-	return r.freed, err
-}
-
-func (p *driven) Totals(ctx context.Context) (map[string]uint64, error) {
-	return p.ops.store.ledger.Totals(ctx)
-}
-
-func (p *driven) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
-	return p.ops.store.SaveAddresses(ctx, a)
-}
-
-func (p *driven) Backup(ctx context.Context) (*os.File, error) { return p.ops.store.db.Backup(ctx) }
-
-func (p *driven) Client(a reconcile.Account) (provider.DNS, error) { return p.ops.clients.open(a) }
-
-func (p *driven) Test(ctx context.Context, c promises.Configuration, write bool) []answers.TestItem {
-	return p.ops.clients.test(ctx, p.public, storedConfiguration(c), write)
+	s.now = o.Now
+	server := newServer(operations{store: s, clients: clients{ledger: s.ledger, zones: s.zones, hidden: never}}, "", o.Log)
+	ops := &server.ops
+	return &promises.Program{
+		Routes: server.routes(), Path: s.path(), Owner: s.owner, Addresses: last,
+		Reader: s.db.Reader, Writer: s.db.Writer, Ledger: s.ledger, Zones: s.zones, Subscribe: s.db.Subscribe,
+		NewEngine: func(book *hostaddr.Book, interval time.Duration, change func(*reconcile.Config)) *reconcile.Engine {
+			c := testEngine(s, ops.clients, book, interval, o.Log)
+			c.Open = func(a reconcile.Account) (provider.DNS, error) { return ops.clients.open(a) }
+			change(&c)
+			engine := reconcile.New(c)
+			ops.engine = engine
+			s.db.Subscribe(func(sqlite.Notice) { o.Committed(engine.Wake) })
+			return engine
+		},
+		Serve: func(address string) { ops.clients.dnsAddress = address },
+		Reach: func(named bool, book *hostaddr.Book) {
+			c := nameserver.Config{Addresses: []string{"x"}}
+			if named {
+				c.Hosts = []dns.Name{dns.Root}
+			}
+			ops.clients.hidden = builtin.Hidden(c, book.Reachable, o.Log)
+		},
+		IDs:  func(newID func() (string, error)) { s.newID = newID },
+		Keep: s.KeepUsage, SaveAddresses: s.SaveAddresses, Settle: func() { settle(s) }, Close: s.Close,
+	}, nil
 }
 
 // TestProvidersAreWhole has words and a client for each provider in the list.

@@ -13,6 +13,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -737,10 +738,19 @@ func (s *server) well(ctx context.Context) bool {
 func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	var out bytes.Buffer
 	page := daemon.NewPage(&out)
-	if err := s.ops.writeFigures(r.Context(), page, s.version); err != nil {
+	engine, _, _ := sqlite3.Version()
+	page.Family("meshddns_build_info", "gauge", "Versions of meshddns, of Go and of SQLite.")
+	page.Figure(1, daemon.Label{Name: "version", Value: s.version}, daemon.Label{Name: "goversion", Value: runtime.Version()}, daemon.Label{Name: "sqlite", Value: engine})
+	totals, err := s.ops.store.ledger.WriteMetrics(r.Context(), page)
+	if err == nil {
+		err = s.ops.store.targets.WriteMetrics(r.Context(), page)
+	}
+	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
+	s.ops.engine.WriteMetrics(page)
+	s.ops.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
 	s.requests.Write(page)
 	s.ops.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
 	s.backups.Write(page, "meshddns_backup", "Backups")

@@ -138,18 +138,15 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		t.Fatal(err)
 	}
 	own := func() []netip.Addr { return a.addresses.All() }
-	cache := builtin.NewCache(store.zones, log)
-	store.db.Subscribe(cache.Committed)
-	names, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: store.zones, Own: own, Cache: cache}, log)
+	dns, err := builtin.Listen(t.Context(), nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, store.zones, own, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dns := builtinDNS{nameserver: names, cache: cache}
-	o := operations{store: store, clients: clients{ledger: store.ledger, zones: store.zones, dnsAddress: names.Addr(), hidden: never}, secondaries: dns.notifier(store, log)}
+	o := operations{store: store, clients: clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.LocalAddr(), hidden: never}, secondaries: newNotifier(store, dns, log)}
 	if o.leases, err = newLeases(t.Context(), store, nil, log); err != nil {
 		t.Fatal(err)
 	}
-	a.server = newServer(o, "test", log, dns.metrics)
+	a.server = newServer(o, "test", log, dns.WriteMetrics)
 	refused := provisions(a)
 	for _, f := range change {
 		f(a)
@@ -161,14 +158,14 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	client.Timeout = support.Patience
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	a.Appliance = &api.Appliance{
-		Path: path, Owner: store.owner, URL: web.URL, DNS: names.Addr(), Logs: logs, HTTP: client,
-		Public: &a.public, Reader: store.db.Reader, Settle: func() { settle(store) }, Reload: cache.Reload,
+		Path: path, Owner: store.owner, URL: web.URL, DNS: dns.Addrs(), Logs: logs, HTTP: client,
+		Public: &a.public, Reader: store.db.Reader, Settle: func() { settle(store) }, Reload: dns.Reload,
 		Provision: func(ctx context.Context, path, credentials string, start bool) error {
 			return a.apply(ctx, path, provision.CredentialFolder{Folder: credentials}, start)
 		},
 		Faults: refused,
 	}
-	tasks := []func(context.Context) error{names.Serve, cache.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour, store.SaveAddresses) }}
+	tasks := []func(context.Context) error{dns.Serve, dns.Keep, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour, store.SaveAddresses) }}
 	if !a.idle {
 		tasks = append(tasks, a.ops.engine.Run)
 	}
@@ -225,6 +222,7 @@ const odd = `CAST(x'225c5c22000a1f7f2f3c3e26e280a8e280a9e280a7f09f9880ffe2805c' 
 // The listing is what encoding/json makes of the rows, a line each, whatever is in
 // their texts, and whichever services they are of.
 func TestListingIsTheRows(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"a\u001fb","config":{"domain":"example.com"}}`)
 	a.Must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{"domain":"example.org"}}`)
@@ -284,6 +282,7 @@ func (a *appliance) entries(t *testing.T, f usageFilter) string {
 
 // A test of a target that is the program itself causes one refused request, and no further test.
 func TestNotificationToItself(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	var requests atomic.Int64
 	guarded := web.GuardTCP(web.GuardConfig{Deny: a.deny}, a.routes())
@@ -310,6 +309,7 @@ func TestNotificationToItself(t *testing.T) {
 
 // A stopped target is told by the metrics, the status page and the text of /healthz, until it is saved again.
 func TestStoppedTargetIsTold(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	const path, body = "/api/v1/ddns/notifications/ops", `{"kind":"generic","url":"http://127.0.0.1:1/"}`
 	told := func(want string, faults int64) {
@@ -339,6 +339,7 @@ func TestStoppedTargetIsTold(t *testing.T) {
 
 // What the guard refuses is answered as everything else.
 func TestGuardAnswersInTheEnvelope(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	file := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(file, []byte("first-token-of-the-two\nsecond-token-of-the-two\n"), 0o600); err != nil {
@@ -418,6 +419,7 @@ func (a *atEnd) Write(p []byte) (int, error) {
 
 // Who has a whole backup may ask for the next one at once.
 func TestBackupAfterBackup(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	request := httptest.NewRequest("GET", "/api/v1/ddns/backup", nil)
 	second := httptest.NewRecorder()
@@ -463,6 +465,7 @@ func (a *appliance) fillUp(t testing.TB) (acknowledged int) {
 // The disk is full while the program runs: writes say so, all else goes on, and it
 // heals by itself. So it is when it starts on a full disk.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t)
 	path := filepath.Join(dir, "meshddns.db")
 	const config = `{"provider":"builtin","access_key_id":"a","access_key_secret":"b","domain":"example.com","txt_record_name":"_mesh","enabled":true,"txt_endpoints":["tcp://192.0.2.1:1"]}`
@@ -524,6 +527,7 @@ func TestFullDisk(t *testing.T) {
 // After a kill the log is still there, of which the index may not be: it is read on a
 // full disk too.
 func TestFullDiskAfterAKill(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t)
 	killed := filledStore(t)
 	if _, err := killed.CreateUsage(t.Context(), custom("office", 42)); err != nil {
@@ -595,6 +599,7 @@ func damaged(t *testing.T) (path string) {
 
 // A page of zeros is found soon after the start.
 func TestZeroedPage(t *testing.T) {
+	t.Parallel()
 	p := runProgram(t, nil, "-db", damaged(t))
 	p.logged("level=ERROR msg=\"restore a backup\"")
 	response, err := http.Get(p.url + "/healthz")
@@ -731,6 +736,7 @@ func checkForm(t *testing.T, w *httptest.ResponseRecorder, body string) {
 // The flag -language decides about requests without Accept-Language, and about no others. The
 // guards' refusals follow it too.
 func TestLanguageFlag(t *testing.T) {
+	t.Parallel()
 	p := runProgram(t, []string{"MESHDDNS_LANGUAGE=en"})
 	for _, test := range []struct {
 		path, host, accepted string
@@ -795,6 +801,7 @@ func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
 // All is well until a name fails, or the provision file has a fault. Then a dead man's switch
 // gets no request.
 func TestWell(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t, stopClock)
 	if !a.well(t.Context()) {
 		t.Error("a new appliance is not well")
@@ -819,6 +826,7 @@ func TestWell(t *testing.T) {
 // TestStreamsAtOnce: 64 streams of events are open at once. A further one is refused, and has a place when
 // one of them has ended.
 func TestStreamsAtOnce(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	open := func() (response *http.Response, end func()) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -84,6 +84,7 @@ func (p *appProcess) status(token string) int {
 
 // The API is at all addresses, with the guards of each: a unix socket needs no token.
 func TestSeveralAddresses(t *testing.T) {
+	t.Parallel()
 	socket, file := filepath.Join(t.TempDir(), "api"), filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(file, []byte("a-token-0123456789"), 0o600); err != nil {
 		t.Fatal(err)
@@ -116,6 +117,7 @@ func TestSeveralAddresses(t *testing.T) {
 
 // The status page takes a token as the password, and the program samples for its chart.
 func TestStatusPage(t *testing.T) {
+	t.Parallel()
 	tokens, file := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "page.db")
 	if err := os.WriteFile(tokens, []byte("a-token-0123456789"), 0o600); err != nil {
 		t.Fatal(err)
@@ -162,6 +164,7 @@ func TestStatusPage(t *testing.T) {
 // A hang-up ends nothing: the token file is read again, and when it is broken
 // the old tokens stay.
 func TestHangUp(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -195,6 +198,7 @@ func TestHangUp(t *testing.T) {
 // A hang-up applies the provision file again: what differs is changed, and with a fault in
 // the form of the file all stays as it is.
 func TestHangUpProvisions(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.json")
 	write := func(name, more string) {
 		support.WriteFile(t, file, `{"services": [{"id": "a", "name": "`+name+`", "config": {"domain": "a.example"}}]`+more+`}`)
@@ -229,6 +233,7 @@ func TestHangUpProvisions(t *testing.T) {
 
 // A program without anything to read again lives on.
 func TestHangUpForNothing(t *testing.T) {
+	t.Parallel()
 	p := runProgram(t, nil)
 	p.hangUps <- syscall.SIGHUP
 	p.logged("there is nothing to read again")
@@ -256,6 +261,7 @@ func TestReloadSteps(t *testing.T) {
 // TestProvisionMistakes finds what testdata/provision/mistakes.txt says of the files in
 // it; "go test -update" writes it anew. "no credentials" is without a folder of them.
 func TestProvisionMistakes(t *testing.T) {
+	t.Parallel()
 	const golden = "testdata/provision/mistakes.txt"
 	text, err := os.ReadFile(golden)
 	if err != nil {
@@ -306,6 +312,7 @@ func TestProvisionMistakes(t *testing.T) {
 // -check tells every mistake of flags and files, a line each, and neither opens nor binds
 // anything.
 func TestCheckFlag(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -351,6 +358,7 @@ func TestCheckFlag(t *testing.T) {
 // At a start a new database takes the owner of the file, and a database that has marked
 // something adopts it; at SIGHUP, while values are being marked, it is adopted.
 func TestProvisionOwner(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.json")
 	owned := func(owner string) string {
 		support.WriteFile(t, file, `{"owner": "`+owner+`", "services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}]}`)
@@ -392,6 +400,7 @@ func TestProvisionOwner(t *testing.T) {
 // The state is sent as it is read, page by page: a state that breaks off does not look
 // whole, and one that cannot be read is refused.
 func TestStateIsStreamed(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t, stopClock)
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	a.AddUsages(t, 60*usagePage, 4000) // more than sockets hold
@@ -430,6 +439,7 @@ func TestStateIsStreamed(t *testing.T) {
 // The service manager is told when the program serves, reads its files again and stops, and the
 // watchdog for as long as the database answers.
 func TestServiceManager(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
@@ -472,6 +482,7 @@ func movedPrefix(network string) string {
 // A prefix that is published for one network moves to another: its value is withdrawn, what
 // else the file has is applied at once, and the prefix is reserved when it is free.
 func TestProvisionMovesAPrefix(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	a.Applied(t, movedPrefix("1"))
 	const name = "_mesh.office.b.example.com"
@@ -504,6 +515,7 @@ provision what="POST /api/v1/ddns/usages" id=<id> status=200
 // What the stored state does not allow waits, and the rest is applied. It is logged once, is in
 // the metrics and the health, and is applied when the state allows it.
 func TestProvisionWaits(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t, stopClock)
 	a.Must(t, "PUT", "/api/v1/ddns/services/b", `{"name":"B","config":{"domain":"b.example"}}`)
 	id := a.Reserve(t, "b", "office", 1)
@@ -553,6 +565,7 @@ provision what="POST /api/v1/ddns/usages" id=<id> status=200
 // A form that is wrong changes nothing, not even what is right beside it; what waited of the file
 // before waits on.
 func TestProvisionForm(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t, stopClock)
 	const waiting = `0.json:1: usages[0].service_id: no such service`
 	if got := a.Applied(t, `{"usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 4}]}`); got != waiting {
@@ -576,6 +589,7 @@ func TestProvisionForm(t *testing.T) {
 
 // While the database fails, all of the file waits.
 func TestProvisionWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t, stopClock)
 	db := a.Open(t)
 	if _, err := db.Exec(`CREATE TRIGGER refuse BEFORE INSERT ON services BEGIN SELECT RAISE(ABORT, 'no'); END`); err != nil {
@@ -601,6 +615,7 @@ func TestProvisionWaitsForTheDatabase(t *testing.T) {
 // No fault of the file keeps the program from starting: it serves what is stored, and takes the
 // file at the next hang-up. Each mistake is a line of the log.
 func TestProvisionFaultsAtTheStart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file, db := filepath.Join(dir, "x.json"), filepath.Join(dir, "x.db")
 	for _, test := range []struct {
@@ -774,6 +789,7 @@ func (p *childProgram) ask(method, path, body string) (status int, code, answer 
 
 // With as many waiting requests as one client may have, its further ones do not wait, and all others are answered.
 func TestManyWait(t *testing.T) {
+	t.Parallel()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -823,6 +839,7 @@ func TestManyWait(t *testing.T) {
 // A reader of standard error that goes, or that stops reading, stops neither the answers nor the end of
 // the program.
 func TestStandardErrorThatFails(t *testing.T) {
+	t.Parallel()
 	for name, gone := range map[string]bool{"gone": true, "stuck": false} {
 		t.Run(name, func(t *testing.T) {
 			read, write, err := os.Pipe()

@@ -70,6 +70,7 @@ func TestPrefixFault(t *testing.T) {
 
 // A change that is committed is not answered as a failure, whatever fails while the answer waits.
 func TestCommittedWhileReadsFail(t *testing.T) {
+	t.Parallel()
 	for _, request := range []struct{ method, path, body, want string }{
 		{"POST", "", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"new","network_id":8}`, `"publish":{"state":"pending"`},
 		{"PATCH", "/<id>", `{"description":"other"}`, `"publish":{"state":"pending"`},
@@ -216,6 +217,7 @@ func (w *waiting) ask(from time.Duration, method, path, body string) (answer str
 // TestWaits has each request that waits wait as long as the pages say: first nothing works for it, then the engine
 // begins shortly before that time ends.
 func TestWaits(t *testing.T) {
+	t.Parallel()
 	const usages = "/api/v1/ddns/usages"
 	synctest.Test(t, func(t *testing.T) {
 		w := &waiting{store: filledStore(t), t: t, ready: make(chan struct{})}

@@ -129,6 +129,7 @@ func TestMigrationIsOneTransaction(t *testing.T) {
 // A first try that comes to nothing, for another of its group fails, leaves nothing
 // in places and in the verdicts of the built-in zones.
 func TestSecondTryForgetsTheFirst(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := filledStore(t)
 		ctx := t.Context()
@@ -181,6 +182,7 @@ func TestSecondTryForgetsTheFirst(t *testing.T) {
 // TestRollbackDoesNothing makes changes after whose commit keys are erased and zones are read again,
 // in a transaction that fails and in one that is committed.
 func TestRollbackDoesNothing(t *testing.T) {
+	t.Parallel()
 	failed := errors.New("failed")
 	record := builtin.Record{Name: "com.example.office._mesh", Data: []byte("\x01x"), TTL: 60}
 	add := func([]builtin.Record) (add, remove []builtin.Record) { return []builtin.Record{record}, nil }
@@ -289,6 +291,7 @@ func TestKeepFreedUsage(t *testing.T) {
 
 // A usage and its binding: both or neither.
 func TestCreateUsage(t *testing.T) {
+	t.Parallel()
 	s := filledStore(t)
 	ctx := t.Context()
 	made, err := s.CreateUsage(ctx, custom("Office", 1<<64-1))
@@ -349,6 +352,7 @@ func TestCreateUsage(t *testing.T) {
 
 // A client that goes away cancels its reading, never a write.
 func TestCancelledContext(t *testing.T) {
+	t.Parallel()
 	s := filledStore(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -474,6 +478,7 @@ func hides(t *testing.T, how, text string) {
 // Before an upgrade a copy is kept, which no later one replaces, and the earlier
 // program says the command that brings it back.
 func TestUpgradeKeepsACopy(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "it's here", "meshddns.db")
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -558,6 +563,7 @@ func versionOf(t *testing.T, path string) string {
 
 // Without room for the copy nothing is upgraded.
 func TestUpgradeWithoutRoom(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t)
 	path := filepath.Join(dir, "meshddns.db")
 	content, err := os.ReadFile(oldfile.New(t))
@@ -681,6 +687,7 @@ func TestManagerIsToldOfAStartThatFails(t *testing.T) {
 
 // The service manager is told what is wrong while the program runs.
 func TestManagerIsToldOfAFault(t *testing.T) {
+	t.Parallel()
 	path, told := managed(t)
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -719,6 +726,7 @@ func TestPathsOfOneFile(t *testing.T) { suite.PathsOfOneFile(t) }
 // A usage has the name of what its service is when it is stored, also when the service is
 // changed meanwhile.
 func TestUsageAsStored(t *testing.T) {
+	t.Parallel()
 	s := filledStore(t)
 	begun, wait := make(chan struct{}), make(chan struct{})
 	begin := sync.OnceFunc(func() { close(begun); <-wait })
@@ -771,6 +779,7 @@ func TestUnchangedIsNoEvent(t *testing.T) {
 // TestRestoreIsNoticed: a start with an older copy of the database, or with one from another folder, stores an event
 // with a number beyond the lost ones. Other starts do not, also after a kill between a commit and its note.
 func TestRestoreIsNoticed(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")
 	run := func(backups int) (restores []string) {
 		t.Helper()

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/msg"
 	"meshddns/internal/resource"
@@ -81,6 +82,19 @@ func (n *Table) States(ctx context.Context) (map[State]uint64, error) {
 		}
 	}
 	return states, err
+}
+
+// WriteMetrics writes the number of enabled targets in each state.
+func (n *Table) WriteMetrics(ctx context.Context, page *daemon.Page) error {
+	states, err := n.States(ctx)
+	if err != nil {
+		return err
+	}
+	page.Family("meshddns_notifications", "gauge", "Enabled notification targets, by state.")
+	for _, state := range []State{OK, Retrying, Stopped} {
+		page.Figure(states[state], daemon.Label{Name: "state", Value: string(state)})
+	}
+	return nil
 }
 
 // restart makes a target that is not OK try at once, unless its settings have changed.

@@ -29,6 +29,16 @@ func (b Backoff) Delay(failed int, err error) time.Duration {
 	return daemon.Backoff{First: b.First, Longest: maxDelay}.Jittered(failed)
 }
 
+// poll calls done, with pauses, until it is true. It returns false if the context ends before.
+func poll(ctx context.Context, pauses daemon.Backoff, done func() bool) bool {
+	for failed := 1; !done(); failed++ {
+		if !pause(ctx, pauses.Pause(failed)) {
+			return false
+		}
+	}
+	return true
+}
+
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

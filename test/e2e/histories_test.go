@@ -186,12 +186,18 @@ func runHistory(t *testing.T, seed uint64, tally *tally) {
 	t.Cleanup(w.host.close)
 	w.dir = scratch(t)
 	w.db = filepath.Join(w.dir, "meshddns.db")
-	w.host.say, w.host.kill, w.host.beside = w.say, w.kill, w.beside
+	w.host.say, w.host.kill, w.host.beside, w.host.foreign = w.say, w.kill, w.beside, w.foreignAt
 	w.begin()
 	for range historySteps {
 		w.step()
 	}
 	w.end()
+	places := placeNames()
+	for n := range uint64(visits) {
+		w.visit(places[(visits*seed+n)%uint64(len(places))])
+	}
+	w.erased()
+	w.keepsSecrets(w.p.log.String())
 	tally.add("histories", 1)
 	for kind, n := range w.host.fired {
 		tally.add("fault: "+string(kind), n)
@@ -238,7 +244,8 @@ func (w *history) fail(format string, args ...any) {
 }
 
 func (w *history) start() {
-	p := startAt(w.t, quickBinary(w.t), "-db", w.db, "-node-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-sync-interval", "1m")
+	p := startAt(w.t, quickBinary(w.t), "-db", w.db, "-node-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-sync-interval", "1m",
+		"-check-control", strings.TrimPrefix(w.host.addrs["webhook"], "http://"))
 	w.running.Lock()
 	defer w.running.Unlock()
 	w.p, w.nodes, w.killed = p, nodesOf(p), false
@@ -409,8 +416,6 @@ func (w *history) end() {
 		w.mutate(w.deleteService(id))
 	}
 	w.rest("only the configuration is left")
-	w.erased()
-	w.keepsSecrets(w.p.log.String())
 }
 
 // erased wants every key gone from the database but the configuration's. Later
@@ -767,6 +772,8 @@ func (w *history) askDNS() {
 		w.tally.add("names asked by DNS", 1)
 	}
 }
+
+func pick[T any](random *rand.Rand, items []T) T { return items[random.IntN(len(items))] }
 
 func copyFile(from, to string) error {
 	source, err := os.Open(from)

@@ -47,16 +47,8 @@ func (w *history) changeFormats() func() {
 }
 
 func (w *history) format(id string, formats []string, peer string) mutation {
-	c := w.patch(id)
-	endpoints := strings.TrimSuffix(c.body, "}")
-	c.body = endpoints + "," + strings.TrimPrefix(jsonText(map[string]any{"formats": append([]string{}, formats...), "peer_id": peer}), "{")
-	with := c.apply
-	c.apply = func(m *model, a answer) {
-		with(m, a)
-		i := slices.IndexFunc(m.usages, func(u modelUsage) bool { return u.id == id })
-		m.usages[i].formats, m.usages[i].peer = formats, peer
-	}
-	return c
+	members := map[string]any{"formats": append([]string{}, formats...), "peer_id": peer}
+	return w.change(id, w.endpoints(), members, func(u *modelUsage) { u.formats, u.peer = formats, peer })
 }
 
 // lease changes a usage's leases in a model.
@@ -132,11 +124,22 @@ func (w *history) lend(usage string, l modelLease) mutation {
 }
 
 func (w *history) renew(usage string, l modelLease) mutation {
-	w.serial++
-	endpoints := []string{fmt.Sprintf(pick(w.random, []string{"tcp", "udp"})+"://192.31.%d.%d:%d", w.serial/250, w.serial%250+1, 2000+w.serial)}
 	if w.random.IntN(6) == 0 {
-		endpoints = []string{}
+		return w.renewTo(usage, l, []string{})
 	}
+	return w.renewTo(usage, l, w.leasable(1))
+}
+
+// leasable makes endpoints for a lease.
+func (w *history) leasable(count int) (endpoints []string) {
+	for range count {
+		w.serial++
+		endpoints = append(endpoints, fmt.Sprintf(pick(w.random, []string{"tcp", "udp"})+"://192.31.%d.%d:%d", w.serial/250, w.serial%250+1, 2000+w.serial))
+	}
+	return endpoints
+}
+
+func (w *history) renewTo(usage string, l modelLease, endpoints []string) mutation {
 	return mutation{
 		method: "PUT", path: leasePath, body: jsonText(map[string]any{"endpoints": endpoints}), statuses: []int{200, 429},
 		header: []string{"Authorization", "Bearer " + l.token},

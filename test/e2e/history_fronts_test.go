@@ -97,6 +97,22 @@ func bridgeList(h *host, at spot) hostCall {
 	}}
 }
 
+// trespass notes a change that would remove a value of others, or would add a first value without a mark beside one that
+// was seen: only what stands of ours is replaced there. A value that the program has asked to write before may be its own.
+func (h *host) trespass(at spot, seen, add, remove []string) {
+	others := func(text string) bool {
+		owner, _ := marks(text)
+		return owner == "" && h.foreign(at, text) && !h.book[at][text]
+	}
+	marked := slices.ContainsFunc(add, func(text string) bool { owner, _ := marks(text); return owner != "" })
+	switch {
+	case slices.ContainsFunc(remove, others):
+		h.broken = append(h.broken, fmt.Sprintf("a change at %s removes a value of others: %q", at, remove))
+	case len(add) > 0 && !marked && len(seen) > 0 && !slices.ContainsFunc(seen, func(text string) bool { return !others(text) }):
+		h.broken = append(h.broken, fmt.Sprintf("a change at %s writes beside the values %q of others", at, seen))
+	}
+}
+
 // bridgeChange compares when the change is made, not when it was sent.
 func bridgeChange(h *host, a *account, body []byte) hostCall {
 	var change struct {
@@ -107,6 +123,7 @@ func bridgeChange(h *host, a *account, body []byte) hostCall {
 		return hostCall{text: string(body), answer: fails(bridgeFailure(http.StatusBadRequest, ""))}
 	}
 	at := spot{a, change.Zone, typed(change.Name, change.Type)}
+	h.trespass(at, change.Seen, change.Add, change.Remove)
 	text := fmt.Sprintf("change %s +%q -%q", at, change.Add, change.Remove)
 	return hostCall{write: true, at: at, puts: map[spot][]string{at: change.Add}, text: text, answer: func() reply {
 		if a.zoneOf(at.name) != at.zone || at.zone == "" {

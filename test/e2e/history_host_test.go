@@ -37,9 +37,10 @@ type host struct {
 
 	owner    string
 	guards   map[guard]bool
-	resolved map[guard]bool   // those that the built-in server has
-	guarded  int              // grows with each change of all guards
-	beside   func(guard) bool // whether a value stands at the built-in server
+	resolved map[guard]bool                  // those that the built-in server has
+	guarded  int                             // grows with each change of all guards
+	beside   func(guard) bool                // whether a value stands at the built-in server
+	foreign  func(at spot, text string) bool // whether another program has put a value
 	kill     func()
 	say      func(format string, args ...any) // into the transcript
 	broken   []string                         // what a single write has broken

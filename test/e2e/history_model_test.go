@@ -51,6 +51,7 @@ type modelUsage struct {
 	auto                bool
 	network             uint64
 	endpoints           []string
+	dead                []string // of them, those that a check has found dead
 	formats             []string // none to use the service's
 	peer                string
 	leases              []modelLease // by slot
@@ -237,34 +238,40 @@ func (m model) options(mine []modelUsage, owner string) (options []option) {
 	return options
 }
 
-// values gives what a usage publishes: the value with the mark, and the values of other formats.
-func (m model) values(u modelUsage, owner string) (value, siblings string) {
-	service := m.services[u.service]
-	own := u.endpoints
-	for _, other := range [][]string{service.endpoints, m.config.endpoints} {
-		if len(own) == 0 {
-			own = other
+// endpointsOf gives the endpoints of a usage, and those of its leases, without the dead ones.
+func (m model) endpointsOf(u modelUsage) (own, leased []mesh.Endpoint) {
+	texts := u.endpoints
+	for _, other := range [][]string{m.services[u.service].endpoints, m.config.endpoints} {
+		if len(texts) == 0 {
+			texts = other
 		}
 	}
-	formats := u.formats
-	if len(formats) == 0 {
-		formats = service.formats
-	}
-	var endpoints []mesh.Endpoint
-	for _, text := range own {
-		endpoints = append(endpoints, mesh.Endpoint{Text: text, PeerID: u.peer})
+	for _, text := range texts {
+		if !slices.Contains(u.dead, text) {
+			own = append(own, mesh.Endpoint{Text: text, PeerID: u.peer})
+		}
 	}
 	for _, l := range u.leases {
 		for _, text := range l.endpoints {
-			endpoints = append(endpoints, mesh.Endpoint{Text: text, PeerID: l.peer, Slot: l.slot})
+			leased = append(leased, mesh.Endpoint{Text: text, PeerID: l.peer, Slot: l.slot})
 		}
 	}
+	return own, leased
+}
+
+// values gives what a usage publishes: the value with the mark, and the values of other formats.
+func (m model) values(u modelUsage, owner string) (value, siblings string) {
+	formats := u.formats
+	if len(formats) == 0 {
+		formats = m.services[u.service].formats
+	}
+	own, leased := m.endpointsOf(u)
 	value = meshValue(fmt.Sprint(u.network), owner, nil)
 	if len(formats) == 0 || slices.Contains(formats, mesh.Mesh1) {
-		value = meshValue(fmt.Sprint(u.network), owner, mesh.Texts(endpoints))
+		value, _ = mesh.Fit(fmt.Sprint(u.network), owner, own, leased)
 	}
 	var lines []string
-	for _, set := range mesh.FormatSets(formats, below(m.name(u)), endpoints) {
+	for _, set := range mesh.FormatSets(formats, below(m.name(u)), slices.Concat(own, leased)) {
 		for _, text := range set.Values {
 			lines = append(lines, typed(set.Name, set.Type)+"\t"+text)
 		}

@@ -253,6 +253,7 @@ func (w *history) shownOld(f found) bool {
 type publishedFormat struct {
 	Format, Name, Type, State, Error string
 	Values                           []string
+	LeftOut                          []struct{ Endpoint string } `json:"left_out"`
 }
 
 // checkFormats compares what is said of the records without a mark with what stands.
@@ -269,7 +270,11 @@ func (w *history) checkFormats() {
 			Publish struct{ Formats []publishedFormat }
 		}
 		w.get(usagesPath+"/"+u.id, &got)
+		alone := !slices.ContainsFunc(w.model.usages, func(o modelUsage) bool { return o.id != u.id && w.model.name(o) == w.model.name(u) })
 		for _, f := range got.Publish.Formats {
+			if alone {
+				w.checkLeftOut(u, f)
+			}
 			if f.Format == "mesh1" || len(f.Values) == 0 {
 				continue
 			}

@@ -277,12 +277,19 @@ func (w *history) changeTo(u modelUsage) {
 }
 
 func (w *history) patch(id string) mutation {
-	endpoints := w.endpoints()
+	return w.change(id, w.endpoints(), nil, func(*modelUsage) {})
+}
+
+// change changes members of a usage, with endpoints by which it is known again.
+func (w *history) change(id string, endpoints []string, members map[string]any, apply func(u *modelUsage)) mutation {
+	body := map[string]any{"txt_endpoints": endpoints}
+	maps.Copy(body, members)
 	return mutation{
-		method: "PATCH", path: usagesPath + "/" + id, body: jsonText(map[string]any{"txt_endpoints": endpoints}), statuses: []int{200},
+		method: "PATCH", path: usagesPath + "/" + id, body: jsonText(body), statuses: []int{200},
 		apply: func(m *model, _ answer) {
 			i := slices.IndexFunc(m.usages, func(u modelUsage) bool { return u.id == id })
 			m.usages[i].endpoints = endpoints
+			apply(&m.usages[i])
 		},
 		happened: func() (answer, bool) {
 			var stored struct {

@@ -10,19 +10,18 @@ import (
 	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/provider"
-	"meshddns/internal/reconcile"
 	"meshddns/test/contract"
 	"meshddns/test/servertest"
 )
 
-// testBuiltinAnswers asks the built-in server as a resolver would: the
+// TestBuiltinAnswers asks the built-in server as a resolver would: the
 // zones of the configuration and of a service, and names in and beside them.
-func (suite Suite) testBuiltinAnswers(t *testing.T) {
+func (suite publishing) TestBuiltinAnswers(t *testing.T) {
 	h := suite.serving(t)
 	h.reserve(h.service("own.example.net", "provider", "builtin"), "office", 42)
 	h.reserve(h.service("inner.example.com"), "branch", 43)
 	c := dnsConfiguration(servertest.Server{})
-	c.Domain = "Deep.Sub.example.com."
+	c["domain"] = "Deep.Sub.example.com."
 	h.service("example.com", "provider", "builtin")
 	h.configure(c)
 	h.run()
@@ -55,25 +54,19 @@ func (suite Suite) testBuiltinAnswers(t *testing.T) {
 	}
 }
 
-// testBuiltinContract holds the built-in client to what every client promises.
-func (suite Suite) testBuiltinContract(t *testing.T) {
+// TestBuiltinContract holds the built-in client to what every client promises.
+func (suite publishing) TestBuiltinContract(t *testing.T) {
 	h := suite.serving(t)
-	client, err := h.program.Client(reconcile.Account{Provider: builtin.Name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := builtin.Client{Store: h.Zones, Address: h.dnsAddress}
 	contract.Test(t, contract.Backend{Client: client, Outside: dnsOutside{h, servertest.At(t, h.dnsAddress)}, Zone: servertest.Zone, Foreign: []provider.Value{
 		{"v=spf1 -all"}, {strings.Repeat("k", 255), "more"}, {"a", "b"}, {"ab"}, {" led and trailed "}, {"\x00 \"quoted\" \\ \xff"}, {""},
 	}})
 }
 
-// testBuiltinTypes holds the built-in client to the promises about the types of records.
-func (suite Suite) testBuiltinTypes(t *testing.T) {
+// TestBuiltinTypes holds the built-in client to the promises about the types of records.
+func (suite publishing) TestBuiltinTypes(t *testing.T) {
 	h := suite.serving(t)
-	client, err := h.program.Client(reconcile.Account{Provider: builtin.Name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := builtin.Client{Store: h.Zones, Address: h.dnsAddress}
 	contract.TestTypes(t, contract.Backend{Client: client, Outside: dnsOutside{h, servertest.At(t, h.dnsAddress)}, Zone: servertest.Zone})
 }
 
@@ -128,15 +121,15 @@ func (o dnsOutside) record(t testing.TB, statement, name string, kind provider.T
 	o.h.outside(builtin.Changed{Records: []string{dnsKey(name)}})
 }
 
-// testBuiltinEmptyZone asks for a name between two zones, of which the
+// TestBuiltinEmptyZone asks for a name between two zones, of which the
 // lower one has no records yet: it exists, or nothing below it would.
-func (suite Suite) testBuiltinEmptyZone(t *testing.T) {
+func (suite publishing) TestBuiltinEmptyZone(t *testing.T) {
 	for _, lower := range []string{"service", "configuration"} {
 		t.Run(lower, func(t *testing.T) {
 			h := suite.serving(t)
 			c := dnsConfiguration(servertest.Server{})
-			if c.Domain = "deep.sub.example.com"; lower == "service" {
-				c.Domain = "example.com"
+			if c["domain"] = "deep.sub.example.com"; lower == "service" {
+				c["domain"] = "example.com"
 				h.service("deep.sub.example.com", "provider", "builtin")
 			} else {
 				h.service("example.com", "provider", "builtin")
@@ -149,9 +142,9 @@ func (suite Suite) testBuiltinEmptyZone(t *testing.T) {
 	}
 }
 
-// testBuiltinChanged changes values that another writer has changed since
+// TestBuiltinChanged changes values that another writer has changed since
 // they were seen.
-func (suite Suite) testBuiltinChanged(t *testing.T) {
+func (suite publishing) TestBuiltinChanged(t *testing.T) {
 	h := suite.newHost(t, dnsBuiltinServer)
 	client := builtin.Client{Store: h.Zones}
 	h.foreign(dnsBuiltinServer, dnsOffice, provider.Value{"one"})
@@ -186,14 +179,14 @@ func (h *host) serial(zone string) uint32 {
 	return binary.BigEndian.Uint32(data[len(data)-20:])
 }
 
-// testSerials makes changes of all kinds: the serials of the zones that a change
+// TestSerials makes changes of all kinds: the serials of the zones that a change
 // concerns grow, and no other.
-func (suite Suite) testSerials(t *testing.T) {
+func (suite publishing) TestSerials(t *testing.T) {
 	h := suite.serving(t)
 	put := func(id, zone string) func() error {
-		return func() error { return h.program.PutService(t.Context(), id, dnsConfig(zone, "provider", builtin.Name)) }
+		return func() error { return h.putService(id, dnsConfig(zone, "provider", builtin.Name)) }
 	}
-	remove := func(id string) func() error { return func() error { return h.program.DeleteService(t.Context(), id) } }
+	remove := func(id string) func() error { return func() error { return h.deleteService(id) } }
 	publish := func(name string) func() error {
 		return func() error {
 			return builtin.Client{Store: h.Zones}.Change(t.Context(), provider.Change{Type: provider.TXT, Name: name, Add: []provider.Value{{"v"}}, TTL: 60})
@@ -201,7 +194,7 @@ func (suite Suite) testSerials(t *testing.T) {
 	}
 	configure := func(name, domain string) func() error {
 		return func() error {
-			return h.program.Configure(t.Context(), Configuration{Provider: name, Domain: domain, TXTRecordName: "_t"})
+			return h.putConfiguration(members{"provider": name, "access_key_id": "x", "access_key_secret": "x", "domain": domain, "txt_record_name": "_t"})
 		}
 	}
 	for _, zone := range []string{"example.com", "a.b.example.com", "example.net"} {
@@ -258,9 +251,9 @@ func (h *host) wantSerial(what string, before builtin.Zone, grow bool) {
 	}
 }
 
-// testSerialAfterTheLast has a serial that cannot be counted up, and one ahead of
+// TestSerialAfterTheLast has a serial that cannot be counted up, and one ahead of
 // the clock, whose zone goes and comes back.
-func (suite Suite) testSerialAfterTheLast(t *testing.T) {
+func (suite publishing) TestSerialAfterTheLast(t *testing.T) {
 	h := suite.serving(t)
 	id := h.service("example.org", "provider", "builtin")
 	for _, test := range []struct {
@@ -271,7 +264,7 @@ func (suite Suite) testSerialAfterTheLast(t *testing.T) {
 			return builtin.Client{Store: h.Zones}.Change(t.Context(), provider.Change{Type: provider.TXT, Name: "x.example.org", Add: []provider.Value{{"v"}}})
 		}},
 		{uint32(time.Now().Unix()) + 1_000_000, func() error {
-			if err := h.program.DeleteService(t.Context(), id); err != nil {
+			if err := h.deleteService(id); err != nil {
 				return err
 			}
 			h.service("example.org", "provider", "builtin")
@@ -293,7 +286,7 @@ func (suite Suite) testSerialAfterTheLast(t *testing.T) {
 
 // TestNoWildcard: a name at * would be a wildcard elsewhere. It is refused, and what
 // stands there from earlier can be withdrawn; a query for it is as any other.
-func (suite Suite) testNoWildcard(t *testing.T) {
+func (suite publishing) TestNoWildcard(t *testing.T) {
 	h := suite.serving(t)
 	h.service("example.com", "provider", "builtin")
 	client := builtin.Client{Store: h.Zones, Address: h.dnsAddress}

@@ -3,6 +3,7 @@ package promises
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -12,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
@@ -22,39 +22,37 @@ import (
 	"meshddns/test/support"
 )
 
-// testTest tries each server with right and with wrong settings.
-func (suite Suite) testTest(t *testing.T) {
+// TestTest tries each server with right and with wrong settings.
+func (suite publishing) TestTest(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		h := suite.newHost(t, s)
 		readOnly := map[string]string{"BIND": "permission", "Knot": "credentials", "PowerDNS": "permission"}[s.Name]
 		serial := s.Serial(t)
 		for name, test := range map[string]struct {
-			change func(c *Configuration)
+			change members
 			want   string
 		}{
-			"right":        {func(*Configuration) {}, "params:ok network:ok auth:ok zone:ok record:ok"},
-			"at the apex":  {func(c *Configuration) { c.TXTRecordName = "@" }, "params:ok network:ok auth:ok zone:ok record:ok"},
-			"wrong secret": {func(c *Configuration) { c.Secret = servertest.Secret512 }, "params:ok network:ok auth:credentials zone:skipped record:skipped"},
-			"unknown key":  {func(c *Configuration) { c.AccessKeyID = "stranger" }, "params:ok network:ok auth:credentials zone:skipped record:skipped"},
-			"read only": {func(c *Configuration) {
-				c.AccessKeyID, c.Secret = servertest.ReadOnlyKey, servertest.ReadOnly
-			}, "params:ok network:ok auth:" + readOnly + " zone:skipped record:skipped"},
-			"refused":    {func(c *Configuration) { c.Endpoint = servertest.ClosedPort(t) }, "params:ok network:network auth:skipped zone:skipped record:skipped"},
-			"other zone": {func(c *Configuration) { c.Domain = "example.org" }, "params:ok network:ok auth:ok zone:zone_not_found record:skipped"},
-			"alias":      {func(c *Configuration) { c.TXTRecordName = "alias" }, "params:ok network:ok auth:ok zone:ok record:conflict"},
-			"no secret":  {func(c *Configuration) { c.Secret = "" }, "params:field_empty network:skipped auth:skipped zone:skipped record:skipped"},
-			"not base64": {func(c *Configuration) { c.Secret += "!" }, "params:invalid network:skipped auth:skipped zone:skipped record:skipped"},
-			"bad name":   {func(c *Configuration) { c.TXTRecordName = "a b" }, "params:invalid_name network:skipped auth:skipped zone:skipped record:skipped"},
-			"provider":   {func(c *Configuration) { c.Provider = "nobody" }, "params:unknown_provider network:skipped auth:skipped zone:skipped record:skipped"},
+			"right":        {nil, "params:ok network:ok auth:ok zone:ok record:ok"},
+			"at the apex":  {members{"txt_record_name": "@"}, "params:ok network:ok auth:ok zone:ok record:ok"},
+			"wrong secret": {members{"access_key_secret": servertest.Secret512}, "params:ok network:ok auth:credentials zone:skipped record:skipped"},
+			"unknown key":  {members{"access_key_id": "stranger"}, "params:ok network:ok auth:credentials zone:skipped record:skipped"},
+			"read only":    {members{"access_key_id": servertest.ReadOnlyKey, "access_key_secret": servertest.ReadOnly}, "params:ok network:ok auth:" + readOnly + " zone:skipped record:skipped"},
+			"refused":      {members{"endpoint": servertest.ClosedPort(t)}, "params:ok network:network auth:skipped zone:skipped record:skipped"},
+			"other zone":   {members{"domain": "example.org"}, "params:ok network:ok auth:ok zone:zone_not_found record:skipped"},
+			"alias":        {members{"txt_record_name": "alias"}, "params:ok network:ok auth:ok zone:ok record:conflict"},
+			"no secret":    {members{"access_key_secret": ""}, "params:field_empty network:skipped auth:skipped zone:skipped record:skipped"},
+			"not base64":   {members{"access_key_secret": servertest.Secret + "!"}, "params:invalid network:skipped auth:skipped zone:skipped record:skipped"},
+			"bad name":     {members{"txt_record_name": "a b"}, "params:invalid_name network:skipped auth:skipped zone:skipped record:skipped"},
+			"provider":     {members{"provider": "nobody"}, "params:unknown_provider network:skipped auth:skipped zone:skipped record:skipped"},
 		} {
 			c := dnsConfiguration(s)
-			test.change(&c)
+			maps.Copy(c, test.change)
 			for write, more := range map[bool]string{false: "", true: " write:skipped read:skipped authoritative:skipped cleanup:skipped"} {
 				if write && strings.HasSuffix(test.want, "record:ok") {
 					continue
 				}
-				items := h.program.Test(t.Context(), c, write)
-				if got := dnsItemsText(items); got != test.want+more {
+				items := h.test(t.Context(), c, write)
+				if got := itemsText(items); got != test.want+more {
 					t.Errorf("%s: %s, want %s", name, got, test.want+more)
 				}
 				if text := fmt.Sprintf("%+v %s", items, h.log); strings.Contains(text, servertest.Secret) || strings.Contains(text, servertest.Secret512) {
@@ -68,13 +66,13 @@ func (suite Suite) testTest(t *testing.T) {
 	})
 }
 
-// testWriteTest writes a value at a name of its own, and takes it away.
-func (suite Suite) testWriteTest(t *testing.T) {
+// TestWriteTest writes a value at a name of its own, and takes it away.
+func (suite publishing) TestWriteTest(t *testing.T) {
 	suite.everywhere(t, func(t *testing.T, h *host, s servertest.Server) {
 		c := dnsConfiguration(s)
 		serial := s.Serial(t)
 		want := "params:ok network:ok auth:ok zone:ok record:ok write:ok read:ok authoritative:ok cleanup:ok"
-		if got := dnsItemsText(h.program.Test(t.Context(), c, true)); got != want {
+		if got := itemsText(h.test(t.Context(), c, true)); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		if s.Serial(t) == serial {
@@ -84,9 +82,9 @@ func (suite Suite) testWriteTest(t *testing.T) {
 	})
 }
 
-// testWriteTestCleansUp makes the write fail once the server has made it,
+// TestWriteTestCleansUp makes the write fail once the server has made it,
 // and has the client go before and after that.
-func (suite Suite) testWriteTestCleansUp(t *testing.T) {
+func (suite publishing) TestWriteTestCleansUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		gate *dnsGate
 		goes bool
@@ -105,8 +103,8 @@ func (suite Suite) testWriteTestCleansUp(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			c := dnsConfiguration(servertest.Server{Name: s.Name, Addr: gate.addr})
-			items := make(chan []answers.TestItem, 1)
-			go func() { items <- h.program.Test(ctx, c, true) }()
+			items := make(chan []item, 1)
+			go func() { items <- h.test(ctx, c, true) }()
 			support.Receive(t, gate.arrived)
 			if test.goes {
 				cancel()
@@ -116,7 +114,7 @@ func (suite Suite) testWriteTestCleansUp(t *testing.T) {
 			if got == nil {
 				got = support.Receive(t, items)
 			}
-			if text := dnsItemsText(got); !strings.HasSuffix(text, test.want) {
+			if text := itemsText(got); !strings.HasSuffix(text, test.want) {
 				t.Errorf("%s, want %s", text, test.want)
 			}
 			support.Receive(t, gate.passed)
@@ -129,9 +127,9 @@ func (suite Suite) testWriteTestCleansUp(t *testing.T) {
 	}
 }
 
-// testWriteTestSees has the written value vanish, and a server whose
+// TestWriteTestSees has the written value vanish, and a server whose
 // answers to the public are not what its key holders see.
-func (suite Suite) testWriteTestSees(t *testing.T) {
+func (suite publishing) TestWriteTestSees(t *testing.T) {
 	s := servertest.BIND(t)
 	for name, test := range map[string]struct {
 		handle servertest.Handler
@@ -163,16 +161,16 @@ func (suite Suite) testWriteTestSees(t *testing.T) {
 			c := dnsConfiguration(place)
 			ctx, cancel := context.WithTimeout(t.Context(), support.Paced(2*time.Second))
 			defer cancel()
-			if got := dnsItemsText(h.program.Test(ctx, c, true)); !strings.HasSuffix(got, test.want) {
+			if got := itemsText(h.test(ctx, c, true)); !strings.HasSuffix(got, test.want) {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
 	}
 }
 
-// testAddressSourceIsDown starts a program whose source of addresses does not
+// TestAddressSourceIsDown starts a program whose source of addresses does not
 // answer: the record keeps the last known address, and the report warns.
-func (suite Suite) testAddressSourceIsDown(t *testing.T) {
+func (suite publishing) TestAddressSourceIsDown(t *testing.T) {
 	var down atomic.Bool
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if down.Load() {
@@ -194,10 +192,10 @@ func (suite Suite) testAddressSourceIsDown(t *testing.T) {
 	}{{false, 0}, {true, 1}} {
 		down.Store(test.down)
 		book := hostaddr.NewBook(hostaddr.Sources{IPv4: source}, last, h.logger())
-		h.engine = h.program.NewEngine(book, time.Hour, func(*reconcile.Config) {})
+		h.engine = h.NewEngine(book, time.Hour, func(*reconcile.Config) {})
 		ctx, cancel := context.WithCancel(t.Context())
 		watched := make(chan error, 1)
-		go func() { watched <- book.Watch(ctx, time.Hour, h.program.SaveAddresses) }()
+		go func() { watched <- book.Watch(ctx, time.Hour, h.SaveAddresses) }()
 		h.stop = nil
 		if r := h.run(); !r.OK() || r.Counts["warning"] != test.warnings || test.down && r.Records[0].Fault.Code != reconcile.CodeAddressUnknown {
 			t.Errorf("down %t: %+v", test.down, r)
@@ -214,7 +212,7 @@ func (suite Suite) testAddressSourceIsDown(t *testing.T) {
 
 // A zone of the built-in server that nobody can reach is said aloud: in the test of
 // the connection, in the report, and in the log once, and it fails neither of them.
-func (suite Suite) testZoneThatNobodyReaches(t *testing.T) {
+func (suite publishing) TestZoneThatNobodyReaches(t *testing.T) {
 	auto, err := hostaddr.ParseSource(hostaddr.IPv4, "auto")
 	if err != nil {
 		t.Fatal(err)
@@ -236,11 +234,11 @@ func (suite Suite) testZoneThatNobodyReaches(t *testing.T) {
 			h := suite.newHost(t, dnsBuiltinServer)
 			c := dnsConfiguration(dnsBuiltinServer)
 			book := hostaddr.NewBook(hostaddr.Sources{IPv4: auto}, mesh.Addresses{IPv4: test.address}, h.logger())
-			h.program.Reach(test.named, book)
-			h.engine = h.program.NewEngine(book, time.Hour, func(c *reconcile.Config) { c.Ready = ready })
-			h.reserve(h.service("example.com", "provider", builtin.Name, "txt_endpoints", "tcp://a:1"), "office", 42)
-			h.change(func(c *Configuration) { c.Endpoints = []string{"tcp://a:1"} })
-			want, warnings, lines := "", 0, 0
+			h.Reach(test.named, book)
+			h.engine = h.NewEngine(book, time.Hour, func(c *reconcile.Config) { c.Ready = ready })
+			h.reserve(h.service("example.com", "provider", builtin.Name), "office", 42)
+			h.change(members{"txt_endpoints": []string{"tcp://a:1"}})
+			want, warnings, lines := "ok", 0, 0
 			if test.hidden {
 				want, warnings, lines = "zone_unreachable", 2, 1
 			}
@@ -249,8 +247,8 @@ func (suite Suite) testZoneThatNobodyReaches(t *testing.T) {
 				if !r.OK() || r.Counts["warning"] != warnings || test.hidden && r.Records[0].Fault != (reconcile.Fault{Code: want, Detail: "ns.example.com"}) {
 					t.Errorf("%+v", r)
 				}
-				zone := h.program.Test(t.Context(), c, false)[3]
-				if zone.Name != "zone" || !zone.OK || zone.Skipped || zone.Fault.Code != want {
+				zone := h.test(t.Context(), c, false)[3]
+				if zone.Name != "zone" || !zone.OK || zone.Skipped || zone.Code != want {
 					t.Errorf("%+v", zone)
 				}
 			}
@@ -265,13 +263,11 @@ func (suite Suite) testZoneThatNobodyReaches(t *testing.T) {
 	}
 }
 
-// testNewAddress gives the host another address: it is published.
-func (suite Suite) testNewAddress(t *testing.T) {
+// TestNewAddress gives the host another address: it is published.
+func (suite publishing) TestNewAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := suite.newHost(t, dnsBuiltinServer)
-		h.change(func(c *Configuration) {
-			c.SyncMode, c.Endpoints = modeAuto, []string{"tcp://{ipv4}:1", "tcp://[{ipv6}]:1"}
-		})
+		h.change(members{"sync_mode": modeAuto, "txt_endpoints": []string{"tcp://{ipv4}:1", "tcp://[{ipv6}]:1"}})
 		h.knows(mesh.Addresses{}, mesh.Addresses{})
 		h.loop()
 		dnsPass(2 * time.Second)
@@ -285,7 +281,7 @@ func (suite Suite) testNewAddress(t *testing.T) {
 		}
 		both := mesh.Addresses{IPv4: netip.MustParseAddr("198.51.100.1"), IPv6: netip.MustParseAddr("2001:db8::1")}
 		h.knows(both, both)
-		if err := h.program.SaveAddresses(t.Context(), both); err != nil {
+		if err := h.SaveAddresses(t.Context(), both); err != nil {
 			t.Fatal(err)
 		}
 		dnsPass(2 * time.Second)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"database/sql"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"regexp"
@@ -12,12 +11,11 @@ import (
 	"testing"
 
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
 )
 
 // What was replaced or deleted is in no octet of the files, and of a copy; a control
 // shows that the search finds it.
-func (suite Suite) testOldSecretsAreErased(t *testing.T) {
+func (suite database) TestOldSecretsAreErased(t *testing.T) {
 	for name, control := range map[string]bool{"erased": false, "without secure_delete": true} {
 		t.Run(name, func(t *testing.T) {
 			s := suite.filled(t)
@@ -28,17 +26,9 @@ func (suite Suite) testOldSecretsAreErased(t *testing.T) {
 			}
 			current := changeSecretsOften(t, s, rand.New(rand.NewPCG(9, 5)))
 			s.Settle()
-			file, err := s.Backup(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer file.Close()
-			copied, err := io.ReadAll(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			contents := map[string][]byte{"the copy": copied}
+			contents := map[string][]byte{"the copy": s.copy()}
 			for _, suffix := range []string{"", "-wal", "-shm"} {
+				var err error
 				if contents[suffix], err = os.ReadFile(s.Path + suffix); err != nil {
 					t.Fatal(err)
 				}
@@ -62,9 +52,14 @@ func (suite Suite) testOldSecretsAreErased(t *testing.T) {
 
 var oneSecret = regexp.MustCompile(`canary[0-9]{5}`)
 
+// withSecret is a configuration with a secret.
+func withSecret(secret string) members {
+	return members{"provider": "cloudflare", "access_key_id": "token", "access_key_secret": secret, "domain": "example.org", "txt_record_name": "x"}
+}
+
 // changeSecretsOften stores, replaces and deletes some hundred secrets, short and long,
 // in the configuration and in services, and gives those that are to be there.
-func changeSecretsOften(t *testing.T, s *stored, random *rand.Rand) map[string]bool {
+func changeSecretsOften(t *testing.T, s *host, random *rand.Rand) map[string]bool {
 	t.Helper()
 	var made int
 	secret := func() string { made++; return fmt.Sprintf("canary%05d", made) }
@@ -74,12 +69,10 @@ func changeSecretsOften(t *testing.T, s *stored, random *rand.Rand) map[string]b
 		switch kind := random.IntN(8); {
 		case kind == 0:
 			configured = secret()
-			err = s.Configure(t.Context(), Configuration{
-				Provider: "cloudflare", AccessKeyID: "token", Secret: secrets.Secret(configured), Domain: "example.org", TXTRecordName: "x",
-			})
+			s.configure(withSecret(configured))
 		case kind < 3 && services[id] != "":
 			delete(services, id)
-			err = s.DeleteService(t.Context(), id)
+			err = s.deleteService(id)
 		default:
 			services[id] = secret()
 			size := random.IntN(600)
@@ -88,7 +81,7 @@ func changeSecretsOften(t *testing.T, s *stored, random *rand.Rand) map[string]b
 			}
 			config := fmt.Sprintf(`{"domain":"example.com","provider":"cloudflare","access_key_id":"%s","access_key_secret":"%s","note":"%s"}`,
 				id, services[id], strings.Repeat("n", size))
-			err = s.PutService(t.Context(), id, config)
+			err = s.putService(id, config)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -102,12 +95,12 @@ func changeSecretsOften(t *testing.T, s *stored, random *rand.Rand) map[string]b
 }
 
 // The key that a place was published with goes with the last that needs it.
-func (suite Suite) testKeysOfEndedPlacesGo(t *testing.T) {
-	for name, end := range map[string]func(s *stored) error{
-		"ended": func(s *stored) error {
+func (suite database) TestKeysOfEndedPlacesGo(t *testing.T) {
+	for name, end := range map[string]func(s *host) error{
+		"ended": func(s *host) error {
 			return s.Ledger.Settle(t.Context(), reconcile.Settlement{Ended: []reconcile.Place{{ID: 5, Account: reconcile.Account{ID: 7}}}})
 		},
-		"forgotten": func(s *stored) error { return s.Ledger.ForgetLeftover(t.Context(), 5) },
+		"forgotten": func(s *host) error { return s.Ledger.ForgetLeftover(t.Context(), 5) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := suite.filled(t)
@@ -132,7 +125,7 @@ func (suite Suite) testKeysOfEndedPlacesGo(t *testing.T) {
 
 // A reader that holds the log keeps no change waiting; the log is emptied once it has
 // gone.
-func (suite Suite) testSecretsGoWhenTheLogIsFree(t *testing.T) {
+func (suite database) TestSecretsGoWhenTheLogIsFree(t *testing.T) {
 	s := suite.filled(t)
 	held, err := s.Reader.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -142,14 +135,8 @@ func (suite Suite) testSecretsGoWhenTheLogIsFree(t *testing.T) {
 	if err := held.QueryRow(`SELECT count(*) FROM services`).Scan(new(int)); err != nil {
 		t.Fatal(err)
 	}
-	put := func(secret secrets.Secret) {
-		t.Helper()
-		if err := s.Configure(t.Context(), Configuration{Provider: "cloudflare", AccessKeyID: "token", Secret: secret, Domain: "example.org", TXTRecordName: "x"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put("canary00001")
-	put("another")
+	s.configure(withSecret("canary00001"))
+	s.configure(withSecret("another"))
 	if log, err := os.Stat(s.Path + "-wal"); err != nil || log.Size() == 0 {
 		t.Fatal("the log is empty while it is read", err)
 	}

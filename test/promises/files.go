@@ -2,12 +2,10 @@ package promises
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"fmt"
 	"hash/fnv"
 	"io"
-	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,68 +16,25 @@ import (
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
-	"meshddns/internal/reconcile"
 	"meshddns/test/support"
 )
 
-// stored is a database that a test has opened.
-type stored struct {
-	Database
-	Program
-}
-
-func (suite Suite) open(ctx context.Context, path string, log *slog.Logger) (*stored, error) {
-	p, err := suite.Open(ctx, path, func() reconcile.Addresses { return reconcile.Addresses{} }, log)
-	if err != nil {
-		return nil, err
-	}
-	return &stored{p.Database(), p}, nil
-}
-
-func (suite Suite) mustOpen(t testing.TB, path string) *stored {
-	t.Helper()
-	s, err := suite.open(t.Context(), path, noLog)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-var noLog = slog.New(slog.DiscardHandler)
-
 // filled is a database with one service.
-func (suite Suite) filled(t testing.TB) *stored {
+func (suite Suite) filled(t testing.TB) *host {
 	t.Helper()
 	s := suite.mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
-	if err := s.PutService(t.Context(), "svc", `{"domain":"example.com"}`); err != nil {
-		t.Fatal(err)
-	}
+	s.reconfigure("svc", dnsConfig("example.com"))
 	s.Settle()
 	return s
 }
 
-// custom is a usage to make.
-func custom(prefix string, network uint64) Usage {
-	return Usage{ServiceID: "svc", Prefix: prefix, Network: network}
-}
-
-// count counts the rows of a table.
-func (s *stored) count(t testing.TB, table string) (n int) {
-	t.Helper()
-	if err := s.Reader.QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // A file is made, and keeps its owner, the addresses and its content when it is opened again.
-func (suite Suite) testOpenAgain(t *testing.T) {
+func (suite database) TestOpenAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	var owners []string
 	var saved mesh.Addresses
 	for range 3 {
-		s, err := suite.open(t.Context(), path, noLog)
+		s, err := suite.open(t, path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,10 +47,8 @@ func (suite Suite) testOpenAgain(t *testing.T) {
 		if err := s.SaveAddresses(t.Context(), saved); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.PutService(t.Context(), fmt.Sprint("svc-", len(owners)), "{}"); err != nil {
-			t.Fatal(err)
-		}
-		if services := s.count(t, "services"); services != len(owners) {
+		s.reconfigure(fmt.Sprint("svc-", len(owners)), "{}")
+		if services := s.count(`SELECT count(*) FROM services`); services != len(owners) {
 			t.Errorf("%d services, want %d", services, len(owners))
 		}
 		if err := s.Close(); err != nil {
@@ -111,7 +64,7 @@ func (suite Suite) testOpenAgain(t *testing.T) {
 }
 
 // The schema's version is that of the program, and a newer file is left alone.
-func (suite Suite) testNewerSchemaIsRefused(t *testing.T) {
+func (suite database) TestNewerSchemaIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	s := suite.mustOpen(t, path)
 	today := migrations.Oldest + len(migrations.Steps())
@@ -129,7 +82,7 @@ func (suite Suite) testNewerSchemaIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = suite.open(t.Context(), path, noLog)
+	_, err = suite.open(t, path)
 	if err == nil || !strings.Contains(err.Error(), "newer") || !strings.Contains(err.Error(), path) {
 		t.Errorf("openStore: %v", err)
 	}
@@ -139,7 +92,7 @@ func (suite Suite) testNewerSchemaIsRefused(t *testing.T) {
 }
 
 // Nobody but the owner reads the file or its companions: they hold access keys.
-func (suite Suite) testFileMode(t *testing.T) {
+func (suite database) TestFileMode(t *testing.T) {
 	for name, mode := range map[string]os.FileMode{"new": 0, "open to all": 0o644, "read-only": 0o400} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "meshddns.db")
@@ -166,7 +119,7 @@ func (suite Suite) testFileMode(t *testing.T) {
 }
 
 // So it is after a program was killed that had left them open to all.
-func (suite Suite) testFileModeOfLeftLog(t *testing.T) {
+func (suite database) TestFileModeOfLeftLog(t *testing.T) {
 	killed := suite.filled(t)
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	for _, suffix := range []string{"-wal", ""} { // what the log loses meanwhile, the file gets
@@ -179,7 +132,7 @@ func (suite Suite) testFileModeOfLeftLog(t *testing.T) {
 		}
 	}
 	s := suite.mustOpen(t, path)
-	if services := s.count(t, "services"); services != 1 {
+	if services := s.count(`SELECT count(*) FROM services`); services != 1 {
 		t.Errorf("%d services", services)
 	}
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -190,7 +143,7 @@ func (suite Suite) testFileModeOfLeftLog(t *testing.T) {
 }
 
 // What a file and its folder may be called is not this program's business.
-func (suite Suite) testOddFileNames(t *testing.T) {
+func (suite database) TestOddFileNames(t *testing.T) {
 	for _, name := range []string{
 		"a b.db", "what?.db", "100%.db", "100%41.db", "a#b.db", "a&b=c.db", "a;b.db", "数据.db", "file:x.db", ":memory:", "x'y\".db", "a\\b.db", "-.db", "\xff.db",
 		"folder/x.db", "what?mode=memory/x.db", "50%/x.db", "#/x.db", "*/x.db", "[a/x.db", "[a-z]/x.db", `back\slash/x.db`,
@@ -201,14 +154,8 @@ func (suite Suite) testOddFileNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := suite.mustOpen(t, path)
-			if err := s.PutService(t.Context(), "svc", "{}"); err != nil {
-				t.Fatal(err)
-			}
-			file, err := s.Backup(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			file.Close()
+			s.reconfigure("svc", "{}")
+			s.copy()
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +180,7 @@ func (suite Suite) PathsOfOneFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"./meshddns.db", "../" + filepath.Base(dir) + "/meshddns.db", dir + "/meshddns.db", "/" + dir + "/meshddns.db"} {
-		again, err := suite.open(t.Context(), path, noLog)
+		again, err := suite.open(t, path)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
@@ -246,7 +193,7 @@ func (suite Suite) PathsOfOneFile(t *testing.T) {
 }
 
 // A folder's name is no pattern: only its own left backups are removed.
-func (suite Suite) testLeftBackupsOfOthers(t *testing.T) {
+func (suite database) TestLeftBackupsOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	others := filepath.Join(dir, "other", ".meshddns-backup-1")
 	for _, path := range []string{others, filepath.Join(dir, "*")} {
@@ -261,14 +208,14 @@ func (suite Suite) testLeftBackupsOfOthers(t *testing.T) {
 }
 
 // What cannot be opened is an error of start-up.
-func (suite Suite) testOpenFails(t *testing.T) {
+func (suite database) TestOpenFails(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	if err := os.WriteFile(text, []byte(strings.Repeat("this is no database\n", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, path := range map[string]string{"a folder": dir, "no folder": filepath.Join(dir, "none", "x.db"), "another kind of file": text} {
-		if s, err := suite.open(t.Context(), path, noLog); err == nil {
+		if s, err := suite.open(t, path); err == nil {
 			t.Errorf("%s: no error", name)
 			s.Close()
 		}
@@ -277,7 +224,7 @@ func (suite Suite) testOpenFails(t *testing.T) {
 
 // A folder that a backup left behind when the program was killed is removed,
 // and nothing else is.
-func (suite Suite) testLeftBackupsAreRemoved(t *testing.T) {
+func (suite database) TestLeftBackupsAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "meshddns.db")
 	hash := fnv.New64a()
@@ -303,7 +250,7 @@ func (suite Suite) testLeftBackupsAreRemoved(t *testing.T) {
 
 // One program at a time: a second one is told who has the file, by whatever
 // path it comes, and what it would have left is not there.
-func (suite Suite) testSecondProgramIsRefused(t *testing.T) {
+func (suite database) TestSecondProgramIsRefused(t *testing.T) {
 	first := suite.filled(t)
 	dir := filepath.Dir(first.Path)
 	link, folder := filepath.Join(t.TempDir(), "link.db"), filepath.Join(t.TempDir(), "folder")
@@ -313,7 +260,7 @@ func (suite Suite) testSecondProgramIsRefused(t *testing.T) {
 		}
 	}
 	for _, path := range []string{first.Path, dir + "/./meshddns.db", filepath.Join(folder, "meshddns.db"), link} {
-		second, err := suite.open(t.Context(), path, noLog)
+		second, err := suite.open(t, path)
 		if want := fmt.Sprintf("in use by another meshddns, process %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
@@ -321,7 +268,7 @@ func (suite Suite) testSecondProgramIsRefused(t *testing.T) {
 			second.Close()
 		}
 	}
-	if services := first.count(t, "services"); services != 1 {
+	if services := first.count(`SELECT count(*) FROM services`); services != 1 {
 		t.Errorf("the first program: %d services", services)
 	}
 	if err := first.Close(); err != nil {
@@ -333,35 +280,20 @@ func (suite Suite) testSecondProgramIsRefused(t *testing.T) {
 }
 
 // A backup is what stood at one moment, and opens as a database with the same owner.
-func (suite Suite) testBackupOfOneMoment(t *testing.T) {
+func (suite database) TestBackupOfOneMoment(t *testing.T) {
 	s := suite.filled(t)
 	for n := range 20 {
-		if _, err := s.Reserve(t.Context(), custom(fmt.Sprint(n), uint64(n))); err != nil {
+		if _, err := s.tryReserve("svc", fmt.Sprint(n), uint64(n)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	file, err := s.Backup(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := s.Reserve(t.Context(), custom("later", 1)); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "copy.db")
-	copied, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := copied.ReadFrom(file); err != nil {
-		t.Fatal(err)
-	}
-	if err := copied.Close(); err != nil {
+	path := s.backup(t)
+	if _, err := s.tryReserve("svc", "later", 1); err != nil {
 		t.Fatal(err)
 	}
 	restored := suite.mustOpen(t, path)
-	if usages, err := restored.Usages(t.Context(), ""); err != nil || len(usages) != 20 {
-		t.Errorf("%d usages, %v", len(usages), err)
+	if usages := restored.usages(""); len(usages) != 20 {
+		t.Errorf("%d usages", len(usages))
 	}
 	if restored.Owner != s.Owner {
 		t.Errorf("owner %q, want %q", restored.Owner, s.Owner)
@@ -369,7 +301,7 @@ func (suite Suite) testBackupOfOneMoment(t *testing.T) {
 }
 
 // The SQLite file of another program stays as it is, and nothing is made beside it.
-func (suite Suite) testForeignDatabase(t *testing.T) {
+func (suite database) TestForeignDatabase(t *testing.T) {
 	for name, c := range map[string]struct{ settings, statements string }{
 		"new, with tables":            {"", `CREATE TABLE bookmarks (url TEXT); INSERT INTO bookmarks VALUES ('https://example.com')`},
 		"with a log":                  {"?_journal_mode=WAL", `CREATE TABLE bookmarks (url TEXT)`},
@@ -397,7 +329,7 @@ func (suite Suite) testForeignDatabase(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := suite.open(t.Context(), path, noLog)
+			s, err := suite.open(t, path)
 			if err == nil {
 				s.Close()
 			}
@@ -419,7 +351,7 @@ func (suite Suite) testForeignDatabase(t *testing.T) {
 }
 
 // Tables of another program that are in its log alone are seen too.
-func (suite Suite) testForeignLog(t *testing.T) {
+func (suite database) TestForeignLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "places.sqlite")
 	db, err := sql.Open("sqlite3", "file:"+path+"?_journal_mode=WAL")
 	if err != nil {
@@ -433,7 +365,7 @@ func (suite Suite) testForeignLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := suite.open(t.Context(), path, noLog)
+	s, err := suite.open(t, path)
 	if err == nil {
 		s.Close()
 		t.Fatal("another program's database is taken over")
@@ -447,30 +379,31 @@ func (suite Suite) testForeignLog(t *testing.T) {
 }
 
 // The first start logs the path of the database that it makes, the second has nothing to tell.
-func (suite Suite) testNewDatabaseIsTold(t *testing.T) {
-	var out bytes.Buffer
+func (suite database) TestNewDatabaseIsTold(t *testing.T) {
+	var out string
 	path := filepath.Join(t.TempDir(), "typo.db")
 	for start := 1; start <= 2; start++ {
-		s, err := suite.open(t.Context(), path, slog.New(slog.NewTextHandler(&out, nil)))
+		s, err := suite.open(t, path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Count(out.String(), `level=WARN msg="a new database is made" file=`+path); got != 1 {
-			t.Errorf("told %d times at start %d: %s", got, start, &out)
+		out += s.log.String()
+		if got := strings.Count(out, `level=WARN msg="a new database is made" file=`+path); got != 1 {
+			t.Errorf("told %d times at start %d: %s", got, start, out)
 		}
 	}
 }
 
 // After the database was moved away, the start beside its log is refused, and all that was
 // acknowledged is there when the file is back.
-func (suite Suite) testFileComesBack(t *testing.T) {
+func (suite database) TestFileComesBack(t *testing.T) {
 	first := suite.filled(t)
 	path := first.Path
 	for i, prefix := range []string{"p1", "p2", "p3"} {
-		if _, err := first.Reserve(t.Context(), custom(prefix, uint64(i))); err != nil {
+		if _, err := first.tryReserve("svc", prefix, uint64(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -481,7 +414,7 @@ func (suite Suite) testFileComesBack(t *testing.T) {
 	if err := first.Close(); err != nil { // SQLite leaves the log of a file that was moved
 		t.Fatal(err)
 	}
-	if s, err := suite.open(t.Context(), path, noLog); err == nil {
+	if s, err := suite.open(t, path); err == nil {
 		s.Close()
 		t.Error("a database is made beside the log of another")
 	}
@@ -489,7 +422,7 @@ func (suite Suite) testFileComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := suite.mustOpen(t, path)
-	if got, err := s.Usages(t.Context(), ""); err != nil || len(got) != 3 {
-		t.Errorf("%d usages, %v", len(got), err)
+	if got := s.usages(""); len(got) != 3 {
+		t.Errorf("%d usages", len(got))
 	}
 }

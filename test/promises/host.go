@@ -5,11 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -47,23 +44,24 @@ const (
 	modeUpsertOnly = "upsert-only"
 )
 
-// host is an appliance: its database, its reconciler and its log. Its clock
-// may be put forward.
+// host is an appliance: its program, its reconciler and its log. Its clock may be put forward.
 type host struct {
-	Database
+	*Program
 	t          testing.TB
 	suite      Suite
-	program    Program
-	dnsAddress string // of the built-in server
+	configured members // the configuration, with its secret
+	dnsAddress string  // of the built-in server
 	engine     *reconcile.Engine
 	vendors    map[string]*dnsVendor // stand-ins for providers, by name
 	addresses  atomic.Pointer[reconcile.Addresses]
 	log        *support.Log
 	ahead      atomic.Int64
-	rounds     atomic.Int64         // of the engine
-	listed     func(names []string) // called, if it is there, when the engine has listed names
-	cache      *builtin.Cache       // of the built-in server, nil without one
-	stop       func()               // ends the engine, nil while it does not run
+	stands     atomic.Pointer[time.Time] // the time of a clock that stands still
+	committed  func(wake func())         // is called after each commit
+	rounds     atomic.Int64              // of the engine
+	listed     func(names []string)      // called, if it is there, when the engine has listed names
+	cache      *builtin.Cache            // of the built-in server, nil without one
+	stop       func()                    // ends the engine, nil while it does not run
 }
 
 // newHost makes an appliance that is configured to publish at a server.
@@ -74,22 +72,46 @@ func (suite Suite) newHost(t testing.TB, s servertest.Server) *host {
 	return h
 }
 
-func (suite Suite) openHost(t testing.TB, path string, s servertest.Server) *host {
-	t.Helper()
-	h := &host{t: t, suite: suite, log: &support.Log{}, vendors: map[string]*dnsVendor{}}
+// open opens a database file.
+func (suite Suite) open(t testing.TB, path string) (*host, error) {
+	h := &host{t: t, suite: suite, log: &support.Log{}, vendors: map[string]*dnsVendor{}, committed: func(wake func()) { wake() }}
+	h.knows(dnsAddresses, dnsAddresses)
 	var err error
-	if h.program, err = suite.Open(context.Background(), path, func() reconcile.Addresses { return *h.addresses.Load() }, h.logger()); err != nil {
+	if h.Program, err = suite.Open(context.Background(), path, Options{
+		Addresses: func() reconcile.Addresses { return *h.addresses.Load() }, Now: h.now,
+		Committed: func(wake func()) { h.committed(wake) }, Log: h.logger(),
+	}); err != nil {
+		return nil, err
+	}
+	h.renew()
+	return h, nil
+}
+
+// mustOpen opens a database file until the test ends.
+func (suite Suite) mustOpen(t testing.TB, path string) *host {
+	t.Helper()
+	h, err := suite.open(t, path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.program.Close() })
-	h.Database = h.program.Database()
-	h.program.Clock(func() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) })
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+func (suite Suite) openHost(t testing.TB, path string, s servertest.Server) *host {
+	t.Helper()
+	h := suite.mustOpen(t, path)
 	if s.Name == builtin.Name {
 		h.serve(s.Addr)
 	}
-	h.knows(dnsAddresses, dnsAddresses)
-	h.renew()
 	return h
+}
+
+func (h *host) now() time.Time {
+	if at := h.stands.Load(); at != nil {
+		return *at
+	}
+	return time.Now().Add(time.Duration(h.ahead.Load()))
 }
 
 func (h *host) logger() *slog.Logger { return slog.New(slog.NewTextHandler(h.log, nil)) }
@@ -99,7 +121,8 @@ func (h *host) renew() {
 	book := hostaddr.NewBook(hostaddr.Sources{}, mesh.Addresses{}, h.logger())
 	ready := make(chan struct{})
 	close(ready)
-	h.engine = h.program.NewEngine(book, 5*time.Minute, func(c *reconcile.Config) {
+	h.engine = h.NewEngine(book, 5*time.Minute, func(c *reconcile.Config) {
+		open := c.Open
 		c.Ready = ready
 		c.Database = dnsRounds{Database: c.Database, count: &h.rounds, listed: h.listed}
 		c.Addresses = func() reconcile.Addresses { return *h.addresses.Load() }
@@ -107,7 +130,7 @@ func (h *host) renew() {
 			if v := h.vendors[a.Provider]; v != nil {
 				return v.open(a), nil
 			}
-			return h.program.Client(a)
+			return open(a)
 		}
 	})
 }
@@ -115,7 +138,7 @@ func (h *host) renew() {
 // serve says where the built-in server listens.
 func (h *host) serve(address string) {
 	h.dnsAddress = address
-	h.program.Serve(address)
+	h.Serve(address)
 }
 
 // dnsRounds counts how often an engine looks for work.
@@ -247,46 +270,21 @@ func (suite Suite) everywhere(t *testing.T, test func(t *testing.T, h *host, s s
 }
 
 // dnsConfiguration publishes at a server, when told to, and does not retry.
-func dnsConfiguration(s servertest.Server) Configuration {
-	c := Configuration{
-		Provider: "rfc2136", AccessKeyID: servertest.Key, Secret: servertest.Secret, Endpoint: s.Addr,
-		Domain: servertest.Zone, TXTRecordName: "_mesh-host", SyncMode: modeManual, MaxRetries: dnsNumber(0), Enabled: true,
-		Endpoints: []string{"tcp://{ipv4}:11010"},
+func dnsConfiguration(s servertest.Server) members {
+	c := members{
+		"provider": "rfc2136", "access_key_id": servertest.Key, "access_key_secret": servertest.Secret, "endpoint": s.Addr,
+		"domain": servertest.Zone, "txt_record_name": "_mesh-host", "sync_mode": modeManual, "max_retries": 0, "enabled": true,
+		"txt_endpoints": []string{"tcp://{ipv4}:11010"},
 	}
 	if s.Name == builtin.Name || s.Name == "" {
-		c.Provider, c.Endpoint = builtin.Name, ""
+		c["provider"], c["endpoint"] = builtin.Name, ""
 	}
 	return c
-}
-
-func dnsNumber(n int64) *int64 { return &n }
-
-func (h *host) configure(c Configuration) {
-	h.t.Helper()
-	if err := h.program.Configure(context.Background(), c); err != nil {
-		h.t.Fatal(err)
-	}
-}
-
-func (h *host) change(change func(c *Configuration)) {
-	h.t.Helper()
-	c, err := h.program.Configuration(context.Background())
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	change(&c)
-	h.configure(c)
 }
 
 // automatic is the automatic prefix of a network.
 func automatic(network uint64) string {
 	return "_mesh-" + base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatUint(network, 10)))
-}
-
-// mode sets the mode of synchronisation.
-func (h *host) mode(mode string) {
-	h.t.Helper()
-	h.change(func(c *Configuration) { c.SyncMode = mode })
 }
 
 // dnsConfig writes a service's config: its domain, and names and values in turn.
@@ -320,37 +318,9 @@ func (h *host) serviceOf(config string) (id string) {
 // reconfigure replaces a service's config.
 func (h *host) reconfigure(id, config string) {
 	h.t.Helper()
-	if err := h.program.PutService(context.Background(), id, config); err != nil {
+	if err := h.putService(id, config); err != nil {
 		h.t.Fatal(err)
 	}
-}
-
-func (h *host) reserve(service, prefix string, network uint64) Usage {
-	h.t.Helper()
-	u, err := h.program.Reserve(context.Background(), Usage{ServiceID: service, Prefix: prefix, Network: network})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return u
-}
-
-// publish sets what a usage publishes.
-func (h *host) publish(u Usage, endpoints ...string) {
-	h.t.Helper()
-	if err := h.program.Publish(context.Background(), u.ID, endpoints); err != nil {
-		h.t.Fatal(err)
-	}
-}
-
-// publishing is how far a usage's record is, as clients are told: its state, its
-// value, and why it is not as it should be.
-func (h *host) publishing(u Usage) string {
-	h.t.Helper()
-	u, err := h.program.Usage(context.Background(), u.ID)
-	if err != nil {
-		return err.Error()
-	}
-	return dnsWords(string(u.State), u.Value, u.Fault.Code)
 }
 
 // isProbe reports whether a name is one at which the engine tries whether two keys
@@ -400,29 +370,6 @@ func (h *host) begin(ctx context.Context) <-chan reconcile.Report {
 	return result
 }
 
-// tryRelease releases a usage as a client's call does.
-func (h *host) tryRelease(ctx context.Context, u Usage) (freed bool, err error) {
-	h.start()
-	ctx, cancel := context.WithTimeout(ctx, dnsPatience)
-	defer cancel()
-	return h.program.Release(ctx, u.ID)
-}
-
-func (h *host) release(u Usage, want bool) {
-	h.t.Helper()
-	if freed, err := h.tryRelease(context.Background(), u); freed != want || err != nil {
-		h.t.Errorf("release of %s: freed %t, %v; want %t", u.Prefix, freed, err, want)
-	}
-}
-
-// force frees a usage's prefix at once.
-func (h *host) force(u Usage) {
-	h.t.Helper()
-	if freed, err := h.program.Free(context.Background(), u.ID, true); err != nil || !freed {
-		h.t.Errorf("release of %s by force: freed %t, %v", u.Prefix, freed, err)
-	}
-}
-
 // until waits for a condition outside of bubbles.
 func (h *host) until(what string, holds func() bool) {
 	h.t.Helper()
@@ -441,7 +388,7 @@ func (h *host) copied(t testing.TB) *host {
 func (h *host) opened(t testing.TB, path string) *host {
 	t.Helper()
 	c := h.suite.openHost(t, path, servertest.Server{Name: builtin.Name, Addr: h.dnsAddress})
-	c.vendors = h.vendors
+	c.vendors, c.configured = h.vendors, h.configured
 	c.ahead.Store(h.ahead.Load())
 	return c
 }
@@ -449,18 +396,7 @@ func (h *host) opened(t testing.TB, path string) *host {
 // backup makes a copy of the live database.
 func (h *host) backup(t testing.TB) (path string) {
 	t.Helper()
-	from, err := h.program.Backup(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
 	path = filepath.Join(t.TempDir(), "copy.db")
-	to, err := os.Create(path)
-	if err == nil {
-		_, err = io.Copy(to, from)
-	}
-	if err := errors.Join(err, to.Close()); err != nil {
-		t.Fatal(err)
-	}
+	support.WriteFile(t, path, string(h.copy()))
 	return path
 }

@@ -18,15 +18,15 @@ import (
 	"meshddns/test/servertest"
 )
 
-// testTwoKeys has a service whose key is not the configuration's, at one
+// TestTwoKeys has a service whose key is not the configuration's, at one
 // server. What it wrote is withdrawn with its key, also after it got a new one.
-func (suite Suite) testTwoKeys(t *testing.T) {
+func (suite publishing) TestTwoKeys(t *testing.T) {
 	const name = "_mesh.a.sub.example.com"
 	for _, rotated := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rotated %t", rotated), func(t *testing.T) {
 			s := servertest.BIND(t)
 			h := suite.newHost(t, s)
-			h.change(func(c *Configuration) { c.AccessKeyID, c.Secret = servertest.ReadOnlyKey, servertest.ReadOnly })
+			h.change(members{"access_key_id": servertest.ReadOnlyKey, "access_key_secret": servertest.ReadOnly})
 			service := h.service("sub.example.com", dnsAccount("rfc2136", s.Addr, servertest.Key, servertest.Secret)...)
 			u := h.reserve(service, "a", 42)
 			wantReport(t, h.run(), dnsHost+" failed permission", name+" create")
@@ -39,14 +39,14 @@ func (suite Suite) testTwoKeys(t *testing.T) {
 	}
 }
 
-// testKeyRotates gives the configuration another key of the same server: the
+// TestKeyRotates gives the configuration another key of the same server: the
 // value stays where it is, and the old key goes.
-func (suite Suite) testKeyRotates(t *testing.T) {
+func (suite publishing) TestKeyRotates(t *testing.T) {
 	s := servertest.BIND(t)
 	h := suite.newHost(t, s)
 	h.run()
 	serial := s.Serial(t)
-	h.change(func(c *Configuration) { c.AccessKeyID, c.Secret = servertest.Key512, servertest.Secret512 })
+	h.change(members{"access_key_id": servertest.Key512, "access_key_secret": servertest.Secret512})
 	for range 2 {
 		if r := h.run(); !r.OK() {
 			t.Errorf("%+v", r)
@@ -61,19 +61,16 @@ func (suite Suite) testKeyRotates(t *testing.T) {
 	}
 }
 
-// testKeepsWorkingKey tries a new value with a key that may not write: the
+// TestKeepsWorkingKey tries a new value with a key that may not write: the
 // old value stays, and the key that wrote it withdraws it later.
-func (suite Suite) testKeepsWorkingKey(t *testing.T) {
+func (suite publishing) TestKeepsWorkingKey(t *testing.T) {
 	s := servertest.BIND(t)
 	h := suite.newHost(t, s)
 	wantReport(t, h.run(), dnsHost+" create")
-	h.change(func(c *Configuration) {
-		c.AccessKeyID, c.Secret = servertest.ReadOnlyKey, servertest.ReadOnly
-		c.Endpoints = []string{"tcp://192.0.2.1:1"}
-	})
+	h.change(members{"access_key_id": servertest.ReadOnlyKey, "access_key_secret": servertest.ReadOnly, "txt_endpoints": []string{"tcp://192.0.2.1:1"}})
 	wantReport(t, h.run(), dnsHost+" failed permission")
 	wantTXT(t, s, dnsHost, h.text("", dnsEndpoint))
-	h.change(func(c *Configuration) { c.TXTRecordName = "_elsewhere" })
+	h.change(members{"txt_record_name": "_elsewhere"})
 	h.run()
 	wantTXT(t, s, dnsHost)
 	h.run()
@@ -82,21 +79,21 @@ func (suite Suite) testKeepsWorkingKey(t *testing.T) {
 	}
 }
 
-// testKeepsKeys takes a key away in three ways while a value stands that was
+// TestKeepsKeys takes a key away in three ways while a value stands that was
 // published with it: the value is withdrawn with it, and then the key is erased.
-func (suite Suite) testKeepsKeys(t *testing.T) {
-	for name, take := range map[string]func(t *testing.T, h *host, service string, u Usage){
-		"the service is deleted": func(t *testing.T, h *host, service string, u Usage) {
+func (suite publishing) TestKeepsKeys(t *testing.T) {
+	for name, take := range map[string]func(t *testing.T, h *host, service string, u usage){
+		"the service is deleted": func(t *testing.T, h *host, service string, u usage) {
 			h.force(u)
-			if err := h.program.DeleteService(t.Context(), service); err != nil {
+			if err := h.deleteService(service); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"the service gets another": func(_ *testing.T, h *host, service string, _ Usage) {
+		"the service gets another": func(_ *testing.T, h *host, service string, _ usage) {
 			h.vendor("next")
 			h.reconfigure(service, dnsConfig("example.com", dnsAccount("next", "", "key", "secret")...))
 		},
-		"the service has none any more": func(_ *testing.T, h *host, service string, _ Usage) {
+		"the service has none any more": func(_ *testing.T, h *host, service string, _ usage) {
 			h.reconfigure(service, dnsConfig("example.com"))
 		},
 	} {
@@ -120,9 +117,9 @@ func (suite Suite) testKeepsKeys(t *testing.T) {
 	}
 }
 
-// testTwoAccountsOfOneVendor has two services of one domain at accounts with a
+// TestTwoAccountsOfOneVendor has two services of one domain at accounts with a
 // zone each, of one name: each publishes its own, and withdraws its own.
-func (suite Suite) testTwoAccountsOfOneVendor(t *testing.T) {
+func (suite publishing) TestTwoAccountsOfOneVendor(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	v.zones["a"], v.zones["b"] = []string{"example.com a"}, []string{"example.com b"}
 	one := h.reserve(h.service("example.com", dnsAccount("vendor", "", "a", "s")...), "office", 42)
@@ -155,13 +152,13 @@ func (suite Suite) tokens(t *testing.T, zones map[string]string) (*host, *dnsVen
 		}
 		return nil
 	})
-	h.change(func(c *Configuration) { c.AccessKeyID, c.Secret = "token", "right" })
+	h.change(members{"access_key_id": "token", "access_key_secret": "right"})
 	return h, v
 }
 
-// testTokensOfOneID has two services whose keys have one id and different secrets:
+// TestTokensOfOneID has two services whose keys have one id and different secrets:
 // each publishes with its own.
-func (suite Suite) testTokensOfOneID(t *testing.T) {
+func (suite publishing) TestTokensOfOneID(t *testing.T) {
 	h, v := suite.tokens(t, map[string]string{"right": "example.com", "one": "one.example", "two": "two.example"})
 	h.reserve(h.service("one.example", dnsAccount("vendor", "", "token", "one")...), "a", 1)
 	h.reserve(h.service("two.example", dnsAccount("vendor", "", "token", "two")...), "b", 2)
@@ -173,10 +170,10 @@ func (suite Suite) testTokensOfOneID(t *testing.T) {
 	}
 }
 
-// testWrongSecret has a service with a wrong secret for the key of the configuration, in
+// TestWrongSecret has a service with a wrong secret for the key of the configuration, in
 // the same zone: only its own record fails, and every place that tells of it says whose
 // key it is.
-func (suite Suite) testWrongSecret(t *testing.T) {
+func (suite publishing) TestWrongSecret(t *testing.T) {
 	h, v := suite.tokens(t, map[string]string{"right": "example.com"})
 	service := h.service("example.com", dnsAccount("vendor", "", "token", "wrong")...)
 	u := h.reserve(service, "office", 42)
@@ -196,7 +193,9 @@ func (suite Suite) testWrongSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("the stored report", stored.FirstBad().Fault, english, chinese)
-	check("the usage", h.fault(u), english, chinese)
+	if now, err := h.usage(u.ID); err != nil || !strings.HasSuffix(now.Publish.Error, english) {
+		t.Errorf("the usage: %+v, %v", now, err)
+	}
 	if want := `key="service ` + service + `"`; !strings.Contains(h.log.String(), `msg="zone is down" zone=example.com provider=vendor code=credentials`) ||
 		!strings.Contains(h.log.String(), want) {
 		t.Errorf("no %s in the log: %s", want, h.log.String())
@@ -220,7 +219,7 @@ func (suite Suite) testWrongSecret(t *testing.T) {
 	} else {
 		check("the leftover", all[0].Place.Fault, english, chinese)
 	}
-	if err := h.program.DeleteService(t.Context(), service); err != nil {
+	if err := h.deleteService(service); err != nil {
 		t.Fatal(err)
 	}
 	v.mu.Lock()
@@ -235,19 +234,9 @@ func (suite Suite) testWrongSecret(t *testing.T) {
 	}
 }
 
-// fault is why a usage's record is not as it should be, as clients are told.
-func (h *host) fault(u Usage) reconcile.Fault {
-	h.t.Helper()
-	u, err := h.program.Usage(context.Background(), u.ID)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return u.Fault
-}
-
-// testSecretRotates gives a key another secret, at a provider that tells its zones apart
+// TestSecretRotates gives a key another secret, at a provider that tells its zones apart
 // and at one that does not: the value stays where it is all the time, and the old secret goes.
-func (suite Suite) testSecretRotates(t *testing.T) {
+func (suite publishing) TestSecretRotates(t *testing.T) {
 	for _, noIDs := range []bool{false, true} {
 		t.Run(fmt.Sprint("no ids ", noIDs), func(t *testing.T) {
 			h, v := suite.tokens(t, map[string]string{"right": "example.com", "new": "example.com"})
@@ -255,7 +244,7 @@ func (suite Suite) testSecretRotates(t *testing.T) {
 			h.reserve(h.service("example.com"), "office", 42)
 			h.run()
 			before := slices.Clone(v.history)
-			h.change(func(c *Configuration) { c.Secret = "new" })
+			h.change(members{"access_key_secret": "new"})
 			for range 2 {
 				if r := h.run(); !r.OK() {
 					t.Errorf("%+v", r)
@@ -273,10 +262,10 @@ func (suite Suite) testSecretRotates(t *testing.T) {
 	}
 }
 
-// testSecretOfWithdrawal gives a key another secret while a value that was published with
+// TestSecretOfWithdrawal gives a key another secret while a value that was published with
 // the old one is to be withdrawn: the provider refuses the old one, so the new one does it, or finds that
 // the zone is gone with the value. Where it reaches another zone of the name, the value stays as a leftover.
-func (suite Suite) testSecretOfWithdrawal(t *testing.T) {
+func (suite publishing) TestSecretOfWithdrawal(t *testing.T) {
 	for zone, withdrawn := range map[string]bool{"example.com": true, "com": true, "example.com other": false} {
 		t.Run(zone, func(t *testing.T) {
 			h, v := suite.tokens(t, map[string]string{"right": "example.com"})
@@ -285,7 +274,7 @@ func (suite Suite) testSecretOfWithdrawal(t *testing.T) {
 			v.mu.Lock()
 			v.zones = map[string][]string{"token:new": {zone}}
 			v.mu.Unlock()
-			h.change(func(c *Configuration) { c.Secret, c.TXTRecordName = "new", "_else" })
+			h.change(members{"access_key_secret": "new", "txt_record_name": "_else"})
 			h.release(u, withdrawn)
 			h.run()
 			if withdrawn {
@@ -293,8 +282,8 @@ func (suite Suite) testSecretOfWithdrawal(t *testing.T) {
 				v.want(t, zone, dnsHost)
 			} else {
 				v.want(t, "example.com", dnsOffice, h.value("42", dnsEndpoint))
-				if got := h.leftovers(); len(got) != 2 || h.fault(u).Code != string(provider.BadCredentials) {
-					t.Errorf("leftovers %q, the usage's fault %+v", got, h.fault(u))
+				if got := h.leftovers(); len(got) != 2 || !strings.HasSuffix(h.publishing(u), " credentials") {
+					t.Errorf("leftovers %q, the usage %s", got, h.publishing(u))
 				}
 			}
 			h.later(dnsLookAgain)
@@ -306,10 +295,10 @@ func (suite Suite) testSecretOfWithdrawal(t *testing.T) {
 	}
 }
 
-// testConfigurationForgotten deletes the configuration. Its value goes, and those of the
+// TestConfigurationForgotten deletes the configuration. Its value goes, and those of the
 // services that have used its key, over restarts and refusals. A service with a key of its own
 // keeps its value, for which nothing is written any more.
-func (suite Suite) testConfigurationForgotten(t *testing.T) {
+func (suite publishing) TestConfigurationForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := suite.newVendorHost(t)
 		own := h.vendor("own")
@@ -318,7 +307,7 @@ func (suite Suite) testConfigurationForgotten(t *testing.T) {
 		h.reserve(h.service("example.com"), "office", 42)
 		h.run()
 		v.fails(dnsFault(provider.Temporary, "change"))
-		if gone, err := h.program.Forget(t.Context()); gone || err != nil {
+		if gone, err := h.forget(); gone || err != nil {
 			t.Errorf("gone %t, %v", gone, err)
 		}
 		if _, err := h.engine.Sync(t.Context(), false); !errors.Is(err, reconcile.ErrNotConfigured) {
@@ -347,18 +336,18 @@ func (suite Suite) testConfigurationForgotten(t *testing.T) {
 		h.run()
 		own.want(t, servertest.Zone, kept.Name, h.value("41", "udp://192.0.2.9:1"))
 		v.want(t, servertest.Zone, dnsHost, h.value("", dnsEndpoint))
-		if _, err := h.program.Forget(t.Context()); err != nil {
+		if _, err := h.forget(); err != nil {
 			t.Error(err)
 		}
-		if _, err := h.program.Forget(t.Context()); !errors.Is(err, suite.NoConfiguration) {
+		if _, err := h.forget(); err != refused(msg.UnknownConfiguration) {
 			t.Errorf("%v", err)
 		}
 	})
 }
 
-// testProbe has a probe that its writer does not end: a pass leaves it alone until its
+// TestProbe has a probe that its writer does not end: a pass leaves it alone until its
 // time, then it is withdrawn in every mode, and its key goes.
-func (suite Suite) testProbe(t *testing.T) {
+func (suite publishing) TestProbe(t *testing.T) {
 	for _, mode := range []string{modeManual, modeUpsertOnly} {
 		t.Run(mode, func(t *testing.T) {
 			h, v := suite.newVendorHost(t)
@@ -386,9 +375,9 @@ func (suite Suite) testProbe(t *testing.T) {
 	}
 }
 
-// testProbeEnds has probes that their writers end: what they needed goes with them, and
+// TestProbeEnds has probes that their writers end: what they needed goes with them, and
 // what others need stays.
-func (suite Suite) testProbeEnds(t *testing.T) {
+func (suite publishing) TestProbeEnds(t *testing.T) {
 	h, _ := suite.newVendorHost(t)
 	h.run()
 	rows := h.rows()

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
@@ -23,7 +22,7 @@ import (
 // version gives a function whose value changes with each write by another.
 func (h *host) version() func() int {
 	h.t.Helper()
-	h.program.Settle()
+	h.Settle()
 	db, err := sql.Open("sqlite3", "file:"+h.Path+"?_busy_timeout=5000")
 	if err != nil {
 		h.t.Fatal(err)
@@ -223,21 +222,6 @@ func dnsQuoted(v provider.Value) string {
 		quoted = append(quoted, `"`+text.String()+`"`)
 	}
 	return strings.Join(quoted, " ")
-}
-
-func dnsItemsText(items []answers.TestItem) string {
-	var words []string
-	for _, item := range items {
-		word := item.Fault.Code
-		switch {
-		case item.Skipped:
-			word = "skipped"
-		case item.OK:
-			word = "ok"
-		}
-		words = append(words, item.Name+":"+word)
-	}
-	return strings.Join(words, " ")
 }
 
 // dnsUntil takes what comes from a channel until a time is over.

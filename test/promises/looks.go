@@ -19,9 +19,9 @@ import (
 	"meshddns/test/servertest"
 )
 
-// testLateWrite has a write fail by time and arrive 1.5 s later, when the
+// TestLateWrite has a write fail by time and arrive 1.5 s later, when the
 // usage was released already: it is seen, and withdrawn.
-func (suite Suite) testLateWrite(t *testing.T) {
+func (suite publishing) TestLateWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := suite.newVendorHost(t)
 		h.run()
@@ -55,8 +55,8 @@ func (suite Suite) testLateWrite(t *testing.T) {
 	})
 }
 
-// testLateUpdate has an old value arrive after a newer one: it does not stay.
-func (suite Suite) testLateUpdate(t *testing.T) {
+// TestLateUpdate has an old value arrive after a newer one: it does not stay.
+func (suite publishing) TestLateUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := suite.newVendorHost(t)
 		h.run()
@@ -85,9 +85,9 @@ func (suite Suite) testLateUpdate(t *testing.T) {
 	})
 }
 
-// testStaleList releases while the provider shows what was before the value
+// TestStaleList releases while the provider shows what was before the value
 // came: the second look sees it, in every mode, whoever has the prefix by then.
-func (suite Suite) testStaleList(t *testing.T) {
+func (suite publishing) TestStaleList(t *testing.T) {
 	for _, mode := range []string{modeManual, modeAuto} {
 		for _, again := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, reserved again %t", mode, again), func(t *testing.T) {
@@ -123,9 +123,9 @@ func (suite Suite) staleList(t *testing.T, mode string, again bool) {
 	h.wantPlaces(dnsOffice, "published "+h.value("43", dnsEndpoint))
 }
 
-// testSecondLook lets a withdrawn value come back: the look after a minute
+// TestSecondLook lets a withdrawn value come back: the look after a minute
 // withdraws it again, and only a place where it stays away is forgotten.
-func (suite Suite) testSecondLook(t *testing.T) {
+func (suite publishing) TestSecondLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := suite.newVendorHost(t)
 		u := h.reserve(h.service("example.com"), "office", 42)
@@ -149,9 +149,9 @@ func (suite Suite) testSecondLook(t *testing.T) {
 	})
 }
 
-// testLateOverNewer has a late write take the place of a newer value, in mode
+// TestLateOverNewer has a late write take the place of a newer value, in mode
 // manual: the second look says so, and writes nothing.
-func (suite Suite) testLateOverNewer(t *testing.T) {
+func (suite publishing) TestLateOverNewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := suite.newVendorHost(t)
 		h.run()
@@ -174,9 +174,9 @@ func (suite Suite) testLateOverNewer(t *testing.T) {
 	})
 }
 
-// testManualLookTakesNothingAway has looks in mode manual for writes that may arrive late: they take nothing
+// TestManualLookTakesNothingAway has looks in mode manual for writes that may arrive late: they take nothing
 // away whose successor is not there.
-func (suite Suite) testManualLookTakesNothingAway(t *testing.T) {
+func (suite publishing) TestManualLookTakesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := suite.newVendorHost(t)
 		service := h.service("example.com")
@@ -195,7 +195,7 @@ func (suite Suite) testManualLookTakesNothingAway(t *testing.T) {
 			UPDATE places SET state = iif(name LIKE '%.held.%', 'failed', (SELECT record_prefix FROM usages WHERE usages.name = places.name)) WHERE name LIKE '_mesh.%';
 			UPDATE names SET look = 1`)
 		reads := v.called("read")
-		h.change(func(c *Configuration) { c.Endpoints = []string{"tcp://192.0.2.9:1"} })
+		h.change(members{"txt_endpoints": []string{"tcp://192.0.2.9:1"}})
 		dnsPass(3 * reconcile.SecondLook)
 		if looks := v.called("read") - reads; looks < len(stands) {
 			t.Errorf("%d looks", looks)
@@ -206,23 +206,22 @@ func (suite Suite) testManualLookTakesNothingAway(t *testing.T) {
 	})
 }
 
-// testStateIsTrue changes what is wanted in mode manual: what is told of it is
+// TestStateIsTrue changes what is wanted in mode manual: what is told of it is
 // true before anything is synchronised, in answers and figures.
-func (suite Suite) testStateIsTrue(t *testing.T) {
+func (suite publishing) TestStateIsTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := suite.newVendorHost(t)
 		u := h.reserve(h.service("example.com"), "office", 42)
 		v := h.reserve(h.service("example.com"), "beside", 43)
 		h.run()
-		check := func(what string, u Usage, want string, pending uint64) {
+		check := func(what string, u usage, want string, pending uint64) {
 			t.Helper()
 			dnsPass(5 * time.Second)
 			if got := h.publishing(u); got != want {
 				t.Errorf("%s: publish is %q, want %q", what, got, want)
 			}
-			totals, err := h.program.Totals(t.Context())
-			if err != nil || totals["pending"] != pending {
-				t.Errorf("%s: %d records are pending, want %d (%v)", what, totals["pending"], pending, err)
+			if got := h.totals()["pending"]; got != pending {
+				t.Errorf("%s: %d records are pending, want %d", what, got, pending)
 			}
 		}
 		check("synchronised", u, "published "+h.value("42", dnsEndpoint), 0)
@@ -230,16 +229,16 @@ func (suite Suite) testStateIsTrue(t *testing.T) {
 		check("other endpoints", u, "pending "+h.value("42", dnsEndpoint), 1)
 		h.publish(u, dnsEndpoint)
 		check("as before", u, "published "+h.value("42", dnsEndpoint), 0)
-		h.change(func(c *Configuration) { c.Endpoints = []string{"tcp://192.0.2.9:2"} })
+		h.change(members{"txt_endpoints": []string{"tcp://192.0.2.9:2"}})
 		check("another configuration", v, "pending "+h.value("43", dnsEndpoint), 2)
 		h.run()
 		check("synchronised again", v, "published "+h.value("43", "tcp://192.0.2.9:2"), 0)
 	})
 }
 
-// testIntentIsCompared releases a usage between the look at its name and the
+// TestIntentIsCompared releases a usage between the look at its name and the
 // write: nothing is written.
-func (suite Suite) testIntentIsCompared(t *testing.T) {
+func (suite publishing) TestIntentIsCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := suite.newVendorHost(t)
 		u := h.reserve(h.service("example.com"), "office", 42)
@@ -255,9 +254,9 @@ func (suite Suite) testIntentIsCompared(t *testing.T) {
 	})
 }
 
-// testRepairs has somebody take a value away: it is put back, and known to
+// TestRepairs has somebody take a value away: it is put back, and known to
 // stand there.
-func (suite Suite) testRepairs(t *testing.T) {
+func (suite publishing) TestRepairs(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	u := h.reserve(h.service("example.com"), "office", 42)
 	h.run()
@@ -269,8 +268,8 @@ func (suite Suite) testRepairs(t *testing.T) {
 	h.wantPlaces(dnsOffice, "published "+h.value("42", dnsEndpoint))
 }
 
-// testCopies has our value stand in several records: one stays.
-func (suite Suite) testCopies(t *testing.T) {
+// TestCopies has our value stand in several records: one stays.
+func (suite publishing) TestCopies(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	h.run()
 	v.put(servertest.Zone, dnsHost, provider.Value{h.value("", dnsEndpoint)})
@@ -279,9 +278,9 @@ func (suite Suite) testCopies(t *testing.T) {
 	wantReport(t, h.run(), "1 unchanged")
 }
 
-// testRestoredBackup goes back to an older database: what was published since
+// TestRestoredBackup goes back to an older database: what was published since
 // is reported as orphans, which make nothing fail, and a sweep withdraws them.
-func (suite Suite) testRestoredBackup(t *testing.T) {
+func (suite publishing) TestRestoredBackup(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	service := h.service("example.com")
 	u := h.reserve(service, "office", 42) // unpublished as yet
@@ -309,9 +308,9 @@ func (suite Suite) testRestoredBackup(t *testing.T) {
 	wantReport(t, restored.run(), "1 unchanged")
 }
 
-// testAdopts takes up what a lost database has published: its values at names
+// TestAdopts takes up what a lost database has published: its values at names
 // that are wanted here are replaced, and no others.
-func (suite Suite) testAdopts(t *testing.T) {
+func (suite publishing) TestAdopts(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	service := h.service("example.com")
 	lost := func(network string) string { return mesh.Value(network, "aaaaaaaaaaaa", []string{dnsEndpoint}) }
@@ -342,9 +341,9 @@ func (suite Suite) testAdopts(t *testing.T) {
 	v.want(t, servertest.Zone, "_mesh.not.example.com", lost("44"))
 }
 
-// testCopiedDatabase runs a copy of the database on a second host: each sees
+// TestCopiedDatabase runs a copy of the database on a second host: each sees
 // its values changed by somebody with its mark, and says so.
-func (suite Suite) testCopiedDatabase(t *testing.T) {
+func (suite publishing) TestCopiedDatabase(t *testing.T) {
 	h, _ := suite.newVendorHost(t)
 	h.run()
 	copied := h.copied(t)
@@ -368,9 +367,9 @@ func (suite Suite) testCopiedDatabase(t *testing.T) {
 	wantReport(t, r, "1 unchanged")
 }
 
-// testZoneMadeAnew has the provider's zone deleted and made again, with
+// TestZoneMadeAnew has the provider's zone deleted and made again, with
 // another id: our values come back, and are no orphans.
-func (suite Suite) testZoneMadeAnew(t *testing.T) {
+func (suite publishing) TestZoneMadeAnew(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	u := h.reserve(h.service("example.com"), "office", 42)
 	h.run()

@@ -13,8 +13,8 @@ import (
 	"meshddns/test/support"
 )
 
-// testMigratedSchemaIsTheNewOne compares a migrated file with a new one, to the letter.
-func (suite Suite) testMigratedSchemaIsTheNewOne(t *testing.T) {
+// TestMigratedSchemaIsTheNewOne compares a migrated file with a new one, to the letter.
+func (suite database) TestMigratedSchemaIsTheNewOne(t *testing.T) {
 	read := func(path string) []string {
 		s := suite.mustOpen(t, path)
 		defer s.Close()
@@ -37,9 +37,9 @@ func (suite Suite) testMigratedSchemaIsTheNewOne(t *testing.T) {
 	}
 }
 
-// testMigratedValues has the values of a migrated file stay: before the first synchronisation, after it, and
+// TestMigratedValues has the values of a migrated file stay: before the first synchronisation, after it, and
 // after the second looks.
-func (suite Suite) testMigratedValues(t *testing.T) {
+func (suite database) TestMigratedValues(t *testing.T) {
 	h := suite.openHost(t, oldfile.New(t, oldfile.Content), dnsBuiltinServer)
 	if h.Owner != oldfile.Owner {
 		t.Fatalf("owner %q", h.Owner)
@@ -60,9 +60,8 @@ func (suite Suite) testMigratedValues(t *testing.T) {
 				t.Errorf("%s: %s has %q, want %q", when, name, got, want)
 			}
 		}
-		totals, err := h.program.Totals(t.Context())
-		if err != nil || totals["usages"] != 4 || totals["published"] != 4 || totals["failed"] != 1 {
-			t.Errorf("%s: %v, %v", when, totals, err)
+		if totals := h.totals(); totals["usages"] != 4 || totals["published"] != 4 || totals["failed"] != 1 {
+			t.Errorf("%s: %v", when, totals)
 		}
 	}
 	check("after the migration")
@@ -75,8 +74,8 @@ func (suite Suite) testMigratedValues(t *testing.T) {
 	}
 }
 
-// testMigratedFileMode has the files of a migrated database readable by their owner only.
-func (suite Suite) testMigratedFileMode(t *testing.T) {
+// TestMigratedFileMode has the files of a migrated database readable by their owner only.
+func (suite database) TestMigratedFileMode(t *testing.T) {
 	path := oldfile.New(t)
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
@@ -93,9 +92,9 @@ func (suite Suite) testMigratedFileMode(t *testing.T) {
 	}
 }
 
-// testOlderSchemaIsRefused has a file whose version does not open any more stay as it is, also when its last changes
+// TestOlderSchemaIsRefused has a file whose version does not open any more stay as it is, also when its last changes
 // are in its log, and nothing is made beside it. The message tells the way out.
-func (suite Suite) testOlderSchemaIsRefused(t *testing.T) {
+func (suite database) TestOlderSchemaIsRefused(t *testing.T) {
 	closed, killed := oldfile.New(t, `PRAGMA user_version = 9`), filepath.Join(t.TempDir(), "meshddns.db")
 	open := oldfile.New(t)
 	db := support.OpenSQLite(t, open, "_journal_mode=WAL")
@@ -107,7 +106,7 @@ func (suite Suite) testOlderSchemaIsRefused(t *testing.T) {
 	}
 	for path, files := range map[string]int{closed: 1, open: 3, killed: 3} {
 		before := filesBeside(t, path)
-		s, err := suite.open(t.Context(), path, noLog)
+		s, err := suite.open(t, path)
 		if err == nil {
 			s.Close()
 			t.Fatal("it opens")

@@ -12,9 +12,9 @@ import (
 	"meshddns/test/servertest"
 )
 
-// testMovesWithoutGap moves a value to another provider that takes nothing
+// TestMovesWithoutGap moves a value to another provider that takes nothing
 // yet: the old value stays until the new one is in place.
-func (suite Suite) testMovesWithoutGap(t *testing.T) {
+func (suite publishing) TestMovesWithoutGap(t *testing.T) {
 	h, old := suite.newVendorHost(t)
 	next := h.vendor("next")
 	u := h.reserve(h.service("example.com"), "office", 42)
@@ -42,9 +42,9 @@ func (suite Suite) testMovesWithoutGap(t *testing.T) {
 	next.want(t, servertest.Zone, dnsOffice)
 }
 
-// testMovesToChildZone has a child zone come within the zone that has our
+// TestMovesToChildZone has a child zone come within the zone that has our
 // value, which moves there; or stays while the child zone takes nothing.
-func (suite Suite) testMovesToChildZone(t *testing.T) {
+func (suite publishing) TestMovesToChildZone(t *testing.T) {
 	const name, child = "_mesh.office.sub.example.com", "sub.example.com"
 	for what, refused := range map[string]bool{"at once": false, "refused at first": true} {
 		t.Run(what, func(t *testing.T) {
@@ -72,9 +72,9 @@ func (suite Suite) testMovesToChildZone(t *testing.T) {
 	}
 }
 
-// testConfigurationReplacedDuringPass replaces the configuration while a
+// TestConfigurationReplacedDuringPass replaces the configuration while a
 // write is at its provider: what that write has made goes with the old key.
-func (suite Suite) testConfigurationReplacedDuringPass(t *testing.T) {
+func (suite publishing) TestConfigurationReplacedDuringPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, old := suite.newVendorHost(t)
 		next := h.vendor("next")
@@ -90,9 +90,9 @@ func (suite Suite) testConfigurationReplacedDuringPass(t *testing.T) {
 	})
 }
 
-// testTwoProvidersOfOneDomain has two services of one domain at two providers:
+// TestTwoProvidersOfOneDomain has two services of one domain at two providers:
 // neither withdraws what the other has published.
-func (suite Suite) testTwoProvidersOfOneDomain(t *testing.T) {
+func (suite publishing) TestTwoProvidersOfOneDomain(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	other := h.vendor("other")
 	h.reserve(h.service("example.com"), "office", 42)
@@ -110,13 +110,13 @@ func (suite Suite) testTwoProvidersOfOneDomain(t *testing.T) {
 	v.want(t, servertest.Zone, dnsOffice, h.value("42", "tcp://192.0.2.1:1"))
 }
 
-// testElder reserves a name for two networks while the clock goes back: the
+// TestElder reserves a name for two networks while the clock goes back: the
 // one that was reserved first has it.
-func (suite Suite) testElder(t *testing.T) {
+func (suite publishing) TestElder(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	h.ahead.Store(int64(time.Hour))
 	ids := 100
-	h.program.IDs(func() (string, error) { ids--; return fmt.Sprintf("id-%03d", ids), nil })
+	h.IDs(func() (string, error) { ids--; return fmt.Sprintf("id-%03d", ids), nil })
 	elder := h.reserve(h.service("example.com"), "office", 99)
 	h.ahead.Store(0)
 	younger := h.reserve(h.service("example.com"), "office", 1)
@@ -131,13 +131,13 @@ func (suite Suite) testElder(t *testing.T) {
 	}
 }
 
-// testConfigurationTakesNoName gives the configuration's record the name of a
+// TestConfigurationTakesNoName gives the configuration's record the name of a
 // usage: there it is the conflict, whoever came first.
-func (suite Suite) testConfigurationTakesNoName(t *testing.T) {
+func (suite publishing) TestConfigurationTakesNoName(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprintf("published first %t", first), func(t *testing.T) {
 			h, v := suite.newVendorHost(t)
-			name := func() { h.change(func(c *Configuration) { c.TXTRecordName = "_mesh.office" }) }
+			name := func() { h.change(members{"txt_record_name": "_mesh.office"}) }
 			if first {
 				name()
 				h.run()
@@ -156,20 +156,20 @@ func (suite Suite) testConfigurationTakesNoName(t *testing.T) {
 	}
 }
 
-// testOneZoneTwoAddresses has one zone reached in two ways: by another spelling of
+// TestOneZoneTwoAddresses has one zone reached in two ways: by another spelling of
 // the address, or by another provider of the same vendor. The value stands at every
 // moment, and no sweep takes what is wanted for an orphan.
-func (suite Suite) testOneZoneTwoAddresses(t *testing.T) {
+func (suite publishing) TestOneZoneTwoAddresses(t *testing.T) {
 	for name, noIDs := range map[string]bool{"with ids": false, "without ids": true} {
 		for _, other := range []string{"vendor", "sibling"} {
 			t.Run(other+" "+name, func(t *testing.T) {
 				h, v := suite.newVendorHost(t)
 				v.noIDs, h.vendors["sibling"] = noIDs, v
-				h.change(func(c *Configuration) { c.Endpoint = "http://127.0.0.1:1" })
+				h.change(members{"endpoint": "http://127.0.0.1:1"})
 				service := h.service("example.com")
 				u := h.reserve(service, "office", 42)
 				h.run()
-				h.change(func(c *Configuration) { c.Provider, c.Endpoint = other, "http://localhost:1" })
+				h.change(members{"provider": other, "endpoint": "http://localhost:1"})
 				h.reserve(h.service("example.com", dnsAccount("vendor", "http://127.1:1", "key", "secret")...), "beside", 43)
 				for range 3 {
 					if r := h.run(); !r.OK() || r.Counts[reconcile.ActionOrphan] > 0 {
@@ -191,9 +191,9 @@ func (suite Suite) testOneZoneTwoAddresses(t *testing.T) {
 	}
 }
 
-// testTwoZonesOfOneName moves a value between two zones of one name whose
+// TestTwoZonesOfOneName moves a value between two zones of one name whose
 // provider gives no ids: a probe tells, and the old value goes.
-func (suite Suite) testTwoZonesOfOneName(t *testing.T) {
+func (suite publishing) TestTwoZonesOfOneName(t *testing.T) {
 	h, old := suite.newVendorHost(t)
 	next := h.vendor("next")
 	old.noIDs, next.noIDs = true, true
@@ -208,10 +208,10 @@ func (suite Suite) testTwoZonesOfOneName(t *testing.T) {
 	}
 }
 
-// testDoubtMovesAway has a first write of unknown outcome at one provider, a move
+// TestDoubtMovesAway has a first write of unknown outcome at one provider, a move
 // to another, and that fail for longer than two looks: the first value is not
 // forgotten, and goes when the second stands.
-func (suite Suite) testDoubtMovesAway(t *testing.T) {
+func (suite publishing) TestDoubtMovesAway(t *testing.T) {
 	for name, stands := range map[string]bool{"it was made": true, "it was not made": false} {
 		t.Run(name, func(t *testing.T) {
 			h, old := suite.newVendorHost(t)
@@ -251,9 +251,9 @@ func (suite Suite) testDoubtMovesAway(t *testing.T) {
 	}
 }
 
-// testPreviewOfMoves plans moves: the value comes at the new place, and goes at the
+// TestPreviewOfMoves plans moves: the value comes at the new place, and goes at the
 // old one.
-func (suite Suite) testPreviewOfMoves(t *testing.T) {
+func (suite publishing) TestPreviewOfMoves(t *testing.T) {
 	preview := func(h *host, want ...string) {
 		t.Helper()
 		r, err := h.engine.Preview(t.Context())
@@ -281,7 +281,7 @@ func (suite Suite) testPreviewOfMoves(t *testing.T) {
 		h.vendor("next")
 		h.run()
 		c := dnsVendorConfiguration("next")
-		c.SyncMode = modeUpsertOnly
+		c["sync_mode"] = modeUpsertOnly
 		h.configure(c)
 		want := []string{dnsHost + " create", dnsHost + " leftover deletes_forbidden"}
 		preview(h, want...)
@@ -291,7 +291,7 @@ func (suite Suite) testPreviewOfMoves(t *testing.T) {
 		s := servertest.BIND(t)
 		h := suite.newHost(t, s)
 		h.run()
-		h.change(func(c *Configuration) { c.AccessKeyID = "hmac-sha256:" + c.AccessKeyID })
+		h.change(members{"access_key_id": "hmac-sha256:" + servertest.Key})
 		preview(h, "1 unchanged")
 	})
 	t.Run("a zone within", func(t *testing.T) {
@@ -304,8 +304,8 @@ func (suite Suite) testPreviewOfMoves(t *testing.T) {
 	})
 }
 
-// testPreviewOfSweep lists what a sweep would withdraw, and withdraws nothing.
-func (suite Suite) testPreviewOfSweep(t *testing.T) {
+// TestPreviewOfSweep lists what a sweep would withdraw, and withdraws nothing.
+func (suite publishing) TestPreviewOfSweep(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	v.put(servertest.Zone, dnsOffice, provider.Value{h.value("42", dnsEndpoint)})
 	r, err := h.engine.PreviewSweep(t.Context())

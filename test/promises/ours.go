@@ -11,9 +11,9 @@ import (
 	"meshddns/test/servertest"
 )
 
-// testSiblingComesBack has a value without our mark come back after it was seen to go, as a late write or an
+// TestSiblingComesBack has a value without our mark come back after it was seen to go, as a late write or an
 // old view of the provider brings it: it is ours until a second look, also when the name is used again.
-func (suite Suite) testSiblingComesBack(t *testing.T) {
+func (suite publishing) TestSiblingComesBack(t *testing.T) {
 	for what, used := range map[string]bool{"withdrawn": false, "used again": true} {
 		t.Run(what, func(t *testing.T) {
 			h, v, u := suite.newSiblingHost(t)
@@ -42,7 +42,7 @@ func (suite Suite) testSiblingComesBack(t *testing.T) {
 
 // newTwoProviders makes an appliance with two services of one domain, each at a stand-in of its own, and a
 // usage of a network at each.
-func (suite Suite) newTwoProviders(t testing.TB, networks ...uint64) (h *host, one, two *dnsVendor, usages []Usage) {
+func (suite Suite) newTwoProviders(t testing.TB, networks ...uint64) (h *host, one, two *dnsVendor, usages []usage) {
 	h, one = suite.newVendorHost(t)
 	two = h.vendor("next")
 	for i, name := range []string{"vendor", "next"} {
@@ -54,8 +54,8 @@ func (suite Suite) newTwoProviders(t testing.TB, networks ...uint64) (h *host, o
 	return h, one, two, usages
 }
 
-// testEqualForeignValue has a value of others that equals a wanted one, at one of two providers of a name.
-func (suite Suite) testEqualForeignValue(t *testing.T) {
+// TestEqualForeignValue has a value of others that equals a wanted one, at one of two providers of a name.
+func (suite publishing) TestEqualForeignValue(t *testing.T) {
 	h, one, two, usages := suite.newTwoProviders(t, 42, 42)
 	two.put(servertest.Zone, siblingTXT, provider.Value{"203.0.113.1:1"})
 	for _, endpoint := range []string{"tcp://203.0.113.1:1", "tcp://203.0.113.2:2"} {
@@ -73,9 +73,9 @@ func (suite Suite) testEqualForeignValue(t *testing.T) {
 	two.want(t, servertest.Zone, siblingTXT, "203.0.113.1:1")
 }
 
-// testTwoKeysOfSiblings has one name published with two keys of one zone: what one key has written is ours
+// TestTwoKeysOfSiblings has one name published with two keys of one zone: what one key has written is ours
 // for the other.
-func (suite Suite) testTwoKeysOfSiblings(t *testing.T) {
+func (suite publishing) TestTwoKeysOfSiblings(t *testing.T) {
 	for _, ids := range []bool{true, false} {
 		h, v, u := suite.newSiblingHost(t)
 		v.noIDs = !ids
@@ -98,8 +98,8 @@ func (suite Suite) testTwoKeysOfSiblings(t *testing.T) {
 	}
 }
 
-// testRecordsMoveAlone moves a name to another provider, where one of its records cannot stand.
-func (suite Suite) testRecordsMoveAlone(t *testing.T) {
+// TestRecordsMoveAlone moves a name to another provider, where one of its records cannot stand.
+func (suite publishing) TestRecordsMoveAlone(t *testing.T) {
 	h, old, _ := suite.newSiblingHost(t)
 	h.run()
 	next := h.vendor("next")
@@ -112,9 +112,9 @@ func (suite Suite) testRecordsMoveAlone(t *testing.T) {
 	old.want(t, servertest.Zone, siblingA, "203.0.113.1", "203.0.113.2")
 }
 
-// testYoungerWaitsForZone releases the elder of two usages, while the zone of the younger one, which wants
+// TestYoungerWaitsForZone releases the elder of two usages, while the zone of the younger one, which wants
 // the same value, is not found.
-func (suite Suite) testYoungerWaitsForZone(t *testing.T) {
+func (suite publishing) TestYoungerWaitsForZone(t *testing.T) {
 	h, one, two, usages := suite.newTwoProviders(t, 1, 2)
 	h.run()
 	two.fails(dnsFault(provider.Network, "zone"))
@@ -122,16 +122,16 @@ func (suite Suite) testYoungerWaitsForZone(t *testing.T) {
 	one.want(t, servertest.Zone, siblingTXT)
 }
 
-// testBuiltinIsLeft changes the provider of names in a built-in zone: they stand there until they stand
+// TestBuiltinIsLeft changes the provider of names in a built-in zone: they stand there until they stand
 // elsewhere, whatever happens meanwhile.
-func (suite Suite) testBuiltinIsLeft(t *testing.T) {
+func (suite publishing) TestBuiltinIsLeft(t *testing.T) {
 	h := suite.serving(t)
 	s := servertest.Server{Name: builtin.Name, Addr: h.dnsAddress}
 	h.reserve(h.service("example.com"), "office", 42)
 	h.run()
 	want := h.text("42", dnsEndpoint)
 	next := h.vendor("next")
-	for what, c := range map[string]Configuration{"a typo": dnsVendorConfiguration("bultin"), "a provider that does not answer": dnsVendorConfiguration("next")} {
+	for what, c := range map[string]members{"a typo": dnsVendorConfiguration("bultin"), "a provider that does not answer": dnsVendorConfiguration("next")} {
 		next.fails(dnsFault(provider.Network, "zone"))
 		h.configure(c)
 		wantTXT(t, s, dnsOffice, want)
@@ -141,7 +141,7 @@ func (suite Suite) testBuiltinIsLeft(t *testing.T) {
 	}
 	next.works()
 	c := dnsVendorConfiguration("next")
-	c.SyncMode = modeUpsertOnly
+	c["sync_mode"] = modeUpsertOnly
 	h.configure(c)
 	h.later(dnsLookAgain)
 	h.run()
@@ -157,11 +157,11 @@ func (suite Suite) testBuiltinIsLeft(t *testing.T) {
 	}
 }
 
-// testOwnRecordBeside gives the configuration's own record the owner name of a usage's record in another
+// TestOwnRecordBeside gives the configuration's own record the owner name of a usage's record in another
 // format: the usage has it, whoever came first.
-func (suite Suite) testOwnRecordBeside(t *testing.T) {
+func (suite publishing) TestOwnRecordBeside(t *testing.T) {
 	h, v := suite.newVendorHost(t)
-	h.change(func(c *Configuration) { c.TXTRecordName = "office" })
+	h.change(members{"txt_record_name": "office"})
 	h.run()
 	v.want(t, servertest.Zone, siblingTXT, h.value("", dnsEndpoint))
 	u := h.reserve(h.service(servertest.Zone), "office", 42)
@@ -178,8 +178,8 @@ func (suite Suite) testOwnRecordBeside(t *testing.T) {
 	v.want(t, servertest.Zone, siblingTXT, h.value("", dnsEndpoint))
 }
 
-// testRaceOfSiblings loses a race after the change was made: what the first try has written is ours.
-func (suite Suite) testRaceOfSiblings(t *testing.T) {
+// TestRaceOfSiblings loses a race after the change was made: what the first try has written is ours.
+func (suite publishing) TestRaceOfSiblings(t *testing.T) {
 	h, v, _ := suite.newSiblingHost(t)
 	lost := false
 	v.fails(func(_ context.Context, c dnsCall) error {

@@ -17,15 +17,14 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
 
-// testReleaseWhileDown releases while the provider fails: the prefix stays
+// TestReleaseWhileDown releases while the provider fails: the prefix stays
 // taken until a later synchronisation has withdrawn the value.
-func (suite Suite) testReleaseWhileDown(t *testing.T) {
+func (suite publishing) TestReleaseWhileDown(t *testing.T) {
 	s := servertest.BIND(t)
 	var down atomic.Bool
 	h := suite.newHost(t, servertest.Server{Name: s.Name, Addr: servertest.Relay(t, s.Addr, func(query []byte, forward func() []byte) []byte {
@@ -40,14 +39,14 @@ func (suite Suite) testReleaseWhileDown(t *testing.T) {
 	down.Store(true)
 	h.release(u, false)
 	h.release(u, false) // and once more, as a client does that got no answer
-	if u, err := h.program.Usage(t.Context(), u.ID); err != nil || u.Status != "releasing" {
+	if u, err := h.usage(u.ID); err != nil || u.Status != "releasing" {
 		t.Errorf("status %s, %v", u.Status, err)
 	}
 	h.wantPlaces(dnsOffice, "withdrawing "+h.value("42", dnsEndpoint)+" temporary")
 	if got, want := h.publishing(u), "withdrawing "+h.value("42", dnsEndpoint)+" temporary"; got != want {
 		t.Errorf("publish is %q, want %q", got, want)
 	}
-	if _, err := h.program.Reserve(t.Context(), Usage{ServiceID: service, Prefix: "office", Network: 42}); !errors.Is(err, suite.PrefixTaken) {
+	if _, err := h.tryReserve(service, "office", 42); err != refused(msg.PrefixTaken) {
 		t.Errorf("the prefix is given to another: %v", err)
 	}
 	wantReport(t, h.run(), dnsHost+" failed temporary", dnsOffice+" failed temporary")
@@ -59,12 +58,12 @@ func (suite Suite) testReleaseWhileDown(t *testing.T) {
 	h.wantTaken("office", 0)
 }
 
-// testReleaseShared has several usages of one network at one name: the
+// TestReleaseShared has several usages of one network at one name: the
 // newest decides the endpoints, and the value goes with the last.
-func (suite Suite) testReleaseShared(t *testing.T) {
+func (suite publishing) TestReleaseShared(t *testing.T) {
 	h := suite.newHost(t, dnsBuiltinServer)
 	service, prefix := h.service("example.com"), automatic(42)
-	var usages []Usage
+	var usages []usage
 	for n := range 3 {
 		u := h.reserve(service, prefix, 42)
 		h.publish(u, fmt.Sprintf("tcp://192.0.2.%d:1", n))
@@ -84,14 +83,14 @@ func (suite Suite) testReleaseShared(t *testing.T) {
 	h.wantTaken(prefix, 0)
 }
 
-// testReleaseHandsOver has three networks want one name of a domain that
+// TestReleaseHandsOver has three networks want one name of a domain that
 // services share. Each release gives it to the next elder one, and no network
 // is kept from its release by one that waits.
-func (suite Suite) testReleaseHandsOver(t *testing.T) {
+func (suite publishing) TestReleaseHandsOver(t *testing.T) {
 	for name, order := range map[string][]int{"elder first": {0, 1, 2}, "younger first": {2, 1, 0}, "middle first": {1, 0, 2}} {
 		t.Run(name, func(t *testing.T) {
 			h := suite.newHost(t, dnsBuiltinServer)
-			var waiting []Usage
+			var waiting []usage
 			for n := range 3 {
 				waiting = append(waiting, h.reserve(h.service("example.com"), "office", uint64(n)))
 			}
@@ -100,7 +99,7 @@ func (suite Suite) testReleaseHandsOver(t *testing.T) {
 			for _, n := range order {
 				h.release(waiting[n], true)
 				waiting[n].ID = ""
-				left := slices.IndexFunc(waiting, func(u Usage) bool { return u.ID != "" })
+				left := slices.IndexFunc(waiting, func(u usage) bool { return u.ID != "" })
 				if left < 0 {
 					h.wantStanding(dnsOffice)
 					break
@@ -112,10 +111,10 @@ func (suite Suite) testReleaseHandsOver(t *testing.T) {
 	}
 }
 
-// testHandOverFails releases the elder of two networks while the server
+// TestHandOverFails releases the elder of two networks while the server
 // takes no change: the elder's value stands, so its prefix stays taken, however
 // often the younger one's is tried in its place.
-func (suite Suite) testHandOverFails(t *testing.T) {
+func (suite publishing) TestHandOverFails(t *testing.T) {
 	s := servertest.BIND(t)
 	var down atomic.Bool
 	h := suite.newHost(t, servertest.Server{Name: s.Name, Addr: servertest.Relay(t, s.Addr, func(query []byte, forward func() []byte) []byte {
@@ -141,9 +140,9 @@ func (suite Suite) testHandOverFails(t *testing.T) {
 	h.wantTaken("office", 1)
 }
 
-// testReleaseToOtherProvider has the younger of two networks publish
+// TestReleaseToOtherProvider has the younger of two networks publish
 // elsewhere, in vain: the elder waits for the withdrawal of its own value only.
-func (suite Suite) testReleaseToOtherProvider(t *testing.T) {
+func (suite publishing) TestReleaseToOtherProvider(t *testing.T) {
 	h := suite.newHost(t, dnsBuiltinServer)
 	elder := h.reserve(h.service("example.com"), "office", 1)
 	h.reserve(h.service("example.com", dnsAccount("rfc2136", servertest.ClosedPort(t), servertest.Key, servertest.Secret)...), "office", 2)
@@ -153,9 +152,9 @@ func (suite Suite) testReleaseToOtherProvider(t *testing.T) {
 	h.wantTaken("office", 1)
 }
 
-// testReleaseSharedConflict releases one of two usages of a network while
+// TestReleaseSharedConflict releases one of two usages of a network while
 // a stranger's value stands beside ours: there is nothing to withdraw for it.
-func (suite Suite) testReleaseSharedConflict(t *testing.T) {
+func (suite publishing) TestReleaseSharedConflict(t *testing.T) {
 	h := suite.newHost(t, dnsBuiltinServer)
 	service, prefix := h.service("example.com"), automatic(42)
 	u := h.reserve(service, prefix, 42)
@@ -167,16 +166,16 @@ func (suite Suite) testReleaseSharedConflict(t *testing.T) {
 	h.wantTaken(prefix, 1)
 }
 
-// testReleaseTwice has several callers release one usage at once: some may
+// TestReleaseTwice has several callers release one usage at once: some may
 // find it gone.
-func (suite Suite) testReleaseTwice(t *testing.T) {
+func (suite publishing) TestReleaseTwice(t *testing.T) {
 	h := suite.newHost(t, dnsBuiltinServer)
 	u := h.reserve(h.service("example.com"), "office", 42)
 	h.run()
 	var callers sync.WaitGroup
 	for range 5 {
 		callers.Go(func() {
-			if freed, err := h.tryRelease(t.Context(), u); !freed && !errors.Is(err, suite.NoUsage) {
+			if freed, err := h.tryRelease(t.Context(), u); !freed && err != refused(msg.UnknownUsage) {
 				t.Errorf("freed %t, %v", freed, err)
 			}
 		})
@@ -186,9 +185,9 @@ func (suite Suite) testReleaseTwice(t *testing.T) {
 	h.wantTaken("office", 0)
 }
 
-// testReleaserGoes has the client go while the value is withdrawn: the
+// TestReleaserGoes has the client go while the value is withdrawn: the
 // release is finished all the same.
-func (suite Suite) testReleaserGoes(t *testing.T) {
+func (suite publishing) TestReleaserGoes(t *testing.T) {
 	s := servertest.BIND(t)
 	gate := &dnsGate{}
 	h := suite.newHost(t, gate.server(t, s))
@@ -211,9 +210,9 @@ func (suite Suite) testReleaserGoes(t *testing.T) {
 	h.wantPlaces(dnsOffice, "withdrawn")
 }
 
-// testForceFreed frees a prefix while its value stands, which is a leftover
+// TestForceFreed frees a prefix while its value stands, which is a leftover
 // then: the next synchronisation withdraws it.
-func (suite Suite) testForceFreed(t *testing.T) {
+func (suite publishing) TestForceFreed(t *testing.T) {
 	suite.everywhere(t, func(t *testing.T, h *host, s servertest.Server) {
 		u := h.reserve(h.service("example.com"), "office", 42)
 		h.run()
@@ -231,9 +230,9 @@ func (suite Suite) testForceFreed(t *testing.T) {
 	})
 }
 
-// testReleaseBesideAlias releases a name that somebody has made an alias:
+// TestReleaseBesideAlias releases a name that somebody has made an alias:
 // nothing of ours can stand there, so there is nothing to wait for.
-func (suite Suite) testReleaseBesideAlias(t *testing.T) {
+func (suite publishing) TestReleaseBesideAlias(t *testing.T) {
 	s := servertest.BIND(t)
 	h := suite.newHost(t, s)
 	u := h.reserve(h.service("example.com"), "office", 42)
@@ -250,8 +249,8 @@ func (h *host) cloudService(c *cloudtest.Cloud, domain string) (id string) {
 	return h.service(domain, dnsAccount(c.Provider, c.URL, c.AccessKeyID, c.AccessKeySecret)...)
 }
 
-// testReleaseBesideCloudAlias releases a name that somebody has given a CNAME.
-func (suite Suite) testReleaseBesideCloudAlias(t *testing.T) {
+// TestReleaseBesideCloudAlias releases a name that somebody has given a CNAME.
+func (suite publishing) TestReleaseBesideCloudAlias(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) *cloudtest.Cloud{
 		"jdcloud": cloudtest.JDCloud, "porkbun": cloudtest.Porkbun, "baiducloud": cloudtest.BaiduCloud,
 	} {
@@ -270,8 +269,8 @@ func (suite Suite) testReleaseBesideCloudAlias(t *testing.T) {
 	}
 }
 
-// testCloudWithoutList has a release meet a success that lists nothing.
-func (suite Suite) testCloudWithoutList(t *testing.T) {
+// TestCloudWithoutList has a release meet a success that lists nothing.
+func (suite publishing) TestCloudWithoutList(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
@@ -289,9 +288,9 @@ func (suite Suite) testCloudWithoutList(t *testing.T) {
 	}
 }
 
-// testCloudOff has values of ours and of another appliance in records that
+// TestCloudOff has values of ours and of another appliance in records that
 // are switched off, or for some resolvers only.
-func (suite Suite) testCloudOff(t *testing.T) {
+func (suite publishing) TestCloudOff(t *testing.T) {
 	c := cloudtest.AliDNS(t)
 	h := suite.newHost(t, dnsBuiltinServer)
 	u := h.reserve(h.cloudService(c, "example.com"), "office", 42)
@@ -311,12 +310,12 @@ func (suite Suite) testCloudOff(t *testing.T) {
 	}
 }
 
-// testTwoZonesOfOneAccount publishes in each zone what belongs there, also
+// TestTwoZonesOfOneAccount publishes in each zone what belongs there, also
 // when an answer is lost: the pass waits for the second try.
-func (suite Suite) testTwoZonesOfOneAccount(t *testing.T) {
+func (suite publishing) TestTwoZonesOfOneAccount(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		h := suite.newHost(t, dnsBuiltinServer)
-		h.change(func(conf *Configuration) { conf.RetryInterval, conf.MaxRetries = dnsNumber(1), dnsNumber(1) })
+		h.change(members{"retry_interval": 1, "max_retries": 1})
 		names := []string{"_mesh.office.mesh.example.com", "_mesh.office.notexample.com"}
 		for _, domain := range []string{"mesh.example.com", "notexample.com"} {
 			h.reserve(h.cloudService(c, domain), "office", 42)
@@ -340,9 +339,9 @@ func (suite Suite) testTwoZonesOfOneAccount(t *testing.T) {
 	})
 }
 
-// testNestedZones has a zone within a zone in one account: what belongs into
+// TestNestedZones has a zone within a zone in one account: what belongs into
 // the inner one is published there, and withdrawn from there.
-func (suite Suite) testNestedZones(t *testing.T) {
+func (suite publishing) TestNestedZones(t *testing.T) {
 	const name = "_mesh.office.child.example.com"
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		h := suite.newHost(t, dnsBuiltinServer)
@@ -359,16 +358,16 @@ func (suite Suite) testNestedZones(t *testing.T) {
 	})
 }
 
-func dnsCloudConfiguration(c *cloudtest.Cloud) Configuration {
+func dnsCloudConfiguration(c *cloudtest.Cloud) members {
 	conf := dnsConfiguration(servertest.Server{})
-	conf.Provider, conf.Endpoint, conf.AccessKeyID, conf.Secret = c.Provider, c.URL, c.AccessKeyID, secrets.Secret(c.AccessKeySecret)
+	conf["provider"], conf["endpoint"], conf["access_key_id"], conf["access_key_secret"] = c.Provider, c.URL, c.AccessKeyID, c.AccessKeySecret
 	return conf
 }
 
-// testUnreadBatch has a provider make a batch, and give an answer that cannot be
+// TestUnreadBatch has a provider make a batch, and give an answer that cannot be
 // read; the halves are refused. The values may stand, so no prefix is free before they
 // were seen to go.
-func (suite Suite) testUnreadBatch(t *testing.T) {
+func (suite publishing) TestUnreadBatch(t *testing.T) {
 	page := cloudtest.Answer{Status: http.StatusBadGateway, Body: "<html>"}
 	exists := cloudtest.JSON(http.StatusBadRequest, map[string]any{
 		"success": false, "errors": []any{map[string]any{"code": 99999, "message": "it is there"}},
@@ -376,7 +375,7 @@ func (suite Suite) testUnreadBatch(t *testing.T) {
 	c := cloudtest.Cloudflare(t)
 	h := suite.newHost(t, dnsBuiltinServer)
 	service := h.cloudService(c, "example.com")
-	var usages []Usage
+	var usages []usage
 	for n := range 4 {
 		usages = append(usages, h.reserve(service, fmt.Sprintf("n%d", n), 42))
 	}
@@ -398,9 +397,9 @@ func (suite Suite) testUnreadBatch(t *testing.T) {
 	}
 }
 
-// testReleaseWaits releases while the name is written: it waits for that
+// TestReleaseWaits releases while the name is written: it waits for that
 // write and no longer, and the value does not come back.
-func (suite Suite) testReleaseWaits(t *testing.T) {
+func (suite publishing) TestReleaseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := suite.newVendorHost(t)
 		u := h.reserve(h.service("example.com"), "office", 42)
@@ -428,14 +427,14 @@ func (suite Suite) testReleaseWaits(t *testing.T) {
 	})
 }
 
-// testReleaseUnpublished frees a prefix whose value never stood anywhere,
+// TestReleaseUnpublished frees a prefix whose value never stood anywhere,
 // without a call to the provider.
-func (suite Suite) testReleaseUnpublished(t *testing.T) {
+func (suite publishing) TestReleaseUnpublished(t *testing.T) {
 	bubbles(t, map[string]func(t *testing.T){
 		"never tried":   func(t *testing.T) { suite.testUnpublished(t, func(*host) {}) },
 		"tried in vain": func(t *testing.T) { suite.testUnpublished(t, func(h *host) { h.run() }) },
 		"disabled": func(t *testing.T) {
-			suite.testUnpublished(t, func(h *host) { h.change(func(c *Configuration) { c.Enabled = false }) })
+			suite.testUnpublished(t, func(h *host) { h.change(members{"enabled": false}) })
 		},
 	})
 }
@@ -453,9 +452,9 @@ func (suite Suite) testUnpublished(t *testing.T, before func(h *host)) {
 	}
 }
 
-// testForgets has a place of a value that never came to stand, for a usage
+// TestForgets has a place of a value that never came to stand, for a usage
 // that is gone: the next synchronisation drops it and has nothing to say.
-func (suite Suite) testForgets(t *testing.T) {
+func (suite publishing) TestForgets(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	v.fails(dnsFault(provider.Network))
 	u := h.reserve(h.service("example.com"), "office", 42)
@@ -465,9 +464,9 @@ func (suite Suite) testForgets(t *testing.T) {
 	wantReport(t, h.run(), dnsHost+" failed network")
 }
 
-// testUpsertOnly never deletes, not even on release, nor what it has not put
+// TestUpsertOnly never deletes, not even on release, nor what it has not put
 // there; another mode does it later.
-func (suite Suite) testUpsertOnly(t *testing.T) {
+func (suite publishing) TestUpsertOnly(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	h.mode(modeUpsertOnly)
 	u := h.reserve(h.service("example.com"), "office", 42)
@@ -491,9 +490,9 @@ func (suite Suite) testUpsertOnly(t *testing.T) {
 	v.want(t, servertest.Zone, dnsOffice)
 }
 
-// testReservedAgain reserves anew what was never published, because its provider
+// TestReservedAgain reserves anew what was never published, because its provider
 // was down: it is published as soon as that answers.
-func (suite Suite) testReservedAgain(t *testing.T) {
+func (suite publishing) TestReservedAgain(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	service := h.service("example.com")
 	v.fails(dnsFault(provider.Network))
@@ -512,9 +511,9 @@ func (suite Suite) testReservedAgain(t *testing.T) {
 	v.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
 }
 
-// testLeftoverInDoubt releases by force what may have been written: the leftover
+// TestLeftoverInDoubt releases by force what may have been written: the leftover
 // says which value that is.
-func (suite Suite) testLeftoverInDoubt(t *testing.T) {
+func (suite publishing) TestLeftoverInDoubt(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	h.run()
 	u := h.reserve(h.service("example.com"), "office", 42)
@@ -532,9 +531,9 @@ func (suite Suite) testLeftoverInDoubt(t *testing.T) {
 	}
 }
 
-// testLeftovers has values that cannot be withdrawn: they are leftovers, which
+// TestLeftovers has values that cannot be withdrawn: they are leftovers, which
 // make no report fail, are tried again, and can be forgotten.
-func (suite Suite) testLeftovers(t *testing.T) {
+func (suite publishing) TestLeftovers(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	gone := h.vendor("gone")
 	service := h.service("example.com", dnsAccount("gone", "", "key", "secret")...)
@@ -575,9 +574,9 @@ func (suite Suite) testLeftovers(t *testing.T) {
 	}
 }
 
-// testZoneGivenUp releases what stood in a zone that the account has no more:
+// TestZoneGivenUp releases what stood in a zone that the account has no more:
 // it counts as withdrawn.
-func (suite Suite) testZoneGivenUp(t *testing.T) {
+func (suite publishing) TestZoneGivenUp(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	other := h.vendor("other")
 	u := h.reserve(h.service("example.com", dnsAccount("other", "", "key", "secret")...), "office", 42)

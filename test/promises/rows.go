@@ -1,7 +1,6 @@
 package promises
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,15 +9,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
 	"meshddns/test/support"
 )
 
 // The index refuses what no check before it could: many at once, one prefix.
-func (suite Suite) testIndexBeatsTheRace(t *testing.T) {
+func (suite database) TestIndexBeatsTheRace(t *testing.T) {
 	s := suite.filled(t)
 	for round := range 25 {
 		var mu sync.Mutex
@@ -27,14 +27,14 @@ func (suite Suite) testIndexBeatsTheRace(t *testing.T) {
 		for i := range 8 {
 			prefix := []string{"office", "OFFICE", "Office", "oFFICE"}[i/2] + fmt.Sprint(round)
 			writing.Go(func() {
-				_, err := s.Reserve(t.Context(), custom(prefix, uint64(i)))
+				_, err := s.tryReserve("svc", prefix, uint64(i))
 				mu.Lock()
 				defer mu.Unlock()
 				count[fmt.Sprint(err)]++
 			})
 		}
 		writing.Wait()
-		if want := map[string]int{"<nil>": 1, suite.PrefixTaken.Error(): 7}; !maps.Equal(count, want) {
+		if want := map[string]int{"<nil>": 1, string(msg.PrefixTaken): 7}; !maps.Equal(count, want) {
 			t.Fatalf("round %d: %v, want %v", round, count, want)
 		}
 	}
@@ -46,7 +46,7 @@ func (suite Suite) testIndexBeatsTheRace(t *testing.T) {
 
 // A group whose disk is full comes to nothing, and each of it is tried alone: what
 // was acknowledged is there, what was not has left nothing.
-func (suite Suite) testReservationsOnFullDisk(t *testing.T) {
+func (suite database) TestReservationsOnFullDisk(t *testing.T) {
 	s := suite.filled(t)
 	limit := func(pages string) {
 		t.Helper()
@@ -62,8 +62,8 @@ func (suite Suite) testReservationsOnFullDisk(t *testing.T) {
 		for i := range 64 {
 			writing.Go(func() {
 				for round := range 5 {
-					u, err := s.Reserve(t.Context(), custom(fmt.Sprintf("office-%d-%d", i, round), uint64(i*5+round)))
-					if errors.Is(err, suite.PrefixTaken) {
+					u, err := s.tryReserve("svc", fmt.Sprintf("office-%d-%d", i, round), uint64(i*5+round))
+					if err == refused(msg.PrefixTaken) {
 						continue
 					}
 					mu.Lock()
@@ -76,7 +76,7 @@ func (suite Suite) testReservationsOnFullDisk(t *testing.T) {
 						t.Error(err)
 					}
 					mu.Unlock()
-					if stored, fault := s.Usage(t.Context(), u.ID); err == nil && (fault != nil || stored.Network != u.Network || stored.Seq != u.Seq) {
+					if stored, fault := s.usage(u.ID); err == nil && (fault != nil || stored.Network != u.Network || stored.Prefix != u.Prefix) {
 						t.Errorf("answered %+v, stored %+v, %v", u, stored, fault)
 					}
 				}
@@ -102,16 +102,16 @@ func (suite Suite) testReservationsOnFullDisk(t *testing.T) {
 }
 
 // The schema itself refuses what the program never writes.
-func (suite Suite) testSchemaRefuses(t *testing.T) {
+func (suite database) TestSchemaRefuses(t *testing.T) {
 	s := suite.filled(t)
-	u, err := s.Reserve(t.Context(), custom("Office", 1))
+	u, err := s.tryReserve("svc", "Office", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const usages = `INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at) VALUES `
 	const bindings = `INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES `
 	const places = `INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since) VALUES `
-	seq := fmt.Sprint(u.Seq)
+	seq := fmt.Sprint(s.count(`SELECT seq FROM usages`))
 	for name, statement := range map[string]string{
 		"a prefix twice":              usages + `('u', 'svc', 'mesh_sync', 'custom', 'Office', 'TXT', '', 1, '[]', '` + u.Name + `', '')`,
 		"in other letter case":        usages + `('u', 'svc', 'mesh_sync', 'custom', 'oFFICE', 'TXT', '', 1, '[]', '` + u.Name + `', '')`,
@@ -135,36 +135,28 @@ func (suite Suite) testSchemaRefuses(t *testing.T) {
 }
 
 // What is shown as a total is what counting gives, whatever was called.
-func (suite Suite) testTotalsAreCounts(t *testing.T) {
+func (suite database) TestTotalsAreCounts(t *testing.T) { synctest.Test(t, suite.totalsAreCounts) }
+
+func (suite Suite) totalsAreCounts(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 1))
 	s := suite.filled(t)
 	ctx := t.Context()
 	for i := range 3 {
-		if err := s.PutService(ctx, fmt.Sprint("s", i), `{"domain":"s.example","provider":"builtin"}`); err != nil {
-			t.Fatal(err)
-		}
+		s.reconfigure(fmt.Sprint("s", i), dnsConfig("s.example", "provider", "builtin"))
 	}
-	if err := s.Configure(ctx, Configuration{Provider: "builtin", Domain: "example.com", TXTRecordName: "_txt", Enabled: true}); err != nil {
-		t.Fatal(err)
-	}
+	s.configure(members{"provider": "builtin", "access_key_id": "x", "access_key_secret": "x", "domain": "example.com", "txt_record_name": "_txt", "enabled": true})
 	calls := []func() error{
 		func() error {
-			u := custom(fmt.Sprint("p", random.IntN(40)), uint64(random.Uint64()))
-			u.ServiceID = []string{"svc", "s0", "s1", "gone"}[random.IntN(4)]
-			_, err := s.Reserve(ctx, u)
+			_, err := s.tryReserve([]string{"svc", "s0", "s1", "gone"}[random.IntN(4)], fmt.Sprint("p", random.IntN(40)), random.Uint64())
 			return err
 		},
 		func() error {
-			u, err := s.someUsage(ctx, random)
-			if err != nil || u.ID == "" {
-				return err
-			}
-			_, err = s.Free(ctx, u.ID, random.IntN(2) == 0)
+			_, err := s.free(s.someUsage(random).ID, random.IntN(2) == 0)
 			return err
 		},
-		func() error { return s.DeleteService(ctx, fmt.Sprint("s", random.IntN(4))) },
+		func() error { return s.deleteService(fmt.Sprint("s", random.IntN(4))) },
 		func() error {
-			return s.PutService(ctx, fmt.Sprint("s", random.IntN(4)), `{"domain":"s.example"}`)
+			return s.putService(fmt.Sprint("s", random.IntN(4)), `{"domain":"s.example"}`)
 		},
 		func() error { return settleRandomly(t, s, random) },
 		func() error {
@@ -178,7 +170,7 @@ func (suite Suite) testTotalsAreCounts(t *testing.T) {
 	seen := map[string]bool{}
 	for n := range 1500 {
 		calls[random.IntN(len(calls))]() // many are refused, and leave the counts as they are
-		if n%100 == 0 {
+		if n%10 == 0 {
 			maps.Copy(seen, checkTotals(t, s))
 		}
 	}
@@ -188,22 +180,16 @@ func (suite Suite) testTotalsAreCounts(t *testing.T) {
 }
 
 // someUsage gives one of the older usages, a zero one where there is none.
-func (s *stored) someUsage(ctx context.Context, random *rand.Rand) (u Usage, err error) {
-	all, err := s.Usages(ctx, "")
-	after := int64(random.IntN(40))
-	if i := slices.IndexFunc(all, func(u Usage) bool { return u.Seq > after }); i >= 0 {
-		u = all[i]
+func (h *host) someUsage(random *rand.Rand) (u usage) {
+	if all := h.usages(""); len(all) > 0 {
+		u = all[random.IntN(min(40, len(all)))]
 	}
-	return u, err
+	return u
 }
 
 // settleRandomly brings the place of a name into another state, or ends it.
-func settleRandomly(t *testing.T, s *stored, random *rand.Rand) error {
-	u, err := s.someUsage(t.Context(), random)
-	if err != nil || u.ID == "" {
-		return err
-	}
-	name := u.Name
+func settleRandomly(t *testing.T, s *host, random *rand.Rand) error {
+	name := s.someUsage(random).Name
 	state, err := s.Ledger.State(t.Context(), []string{name})
 	if err != nil || len(state.Names[0].Usages) == 0 || state.Names[0].Usages[0].Account == nil {
 		return err
@@ -221,12 +207,9 @@ func settleRandomly(t *testing.T, s *stored, random *rand.Rand) error {
 }
 
 // checkTotals counts what the totals tell of, and gives what there is any of.
-func checkTotals(t *testing.T, s *stored) (seen map[string]bool) {
+func checkTotals(t *testing.T, s *host) (seen map[string]bool) {
 	t.Helper()
-	totals, err := s.Totals(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	totals := s.totals()
 	count := map[string]string{"services": `SELECT count(*) FROM services`, "usages": `SELECT count(*) FROM usages`}
 	for _, state := range []reconcile.PlaceState{reconcile.Leftover, reconcile.Withdrawn} {
 		count[string(state)] = `SELECT count(*) FROM places WHERE state = '` + string(state) + `'`
@@ -259,15 +242,12 @@ func checkTotals(t *testing.T, s *stored) (seen map[string]bool) {
 
 // A key goes when nothing needs it any more, and stays as long as a value stands
 // that it was published with.
-func (suite Suite) testKeysOfAccounts(t *testing.T) {
+func (suite database) TestKeysOfAccounts(t *testing.T) {
 	s := suite.filled(t)
 	ctx := t.Context()
 	put := func(key string) {
 		t.Helper()
-		c := Configuration{Provider: "alidns", AccessKeyID: key, Secret: secrets.Secret("secret of " + key), Domain: "example.com", TXTRecordName: "_txt"}
-		if err := s.Configure(ctx, c); err != nil {
-			t.Fatal(err)
-		}
+		s.configure(members{"provider": "alidns", "access_key_id": key, "access_key_secret": "secret of " + key, "domain": "example.com", "txt_record_name": "_txt"})
 	}
 	check := func(want ...string) {
 		t.Helper()
@@ -292,11 +272,9 @@ func (suite Suite) testKeysOfAccounts(t *testing.T) {
 	}
 	put("three")
 	check("three", "two")
-	if err := s.PutService(ctx, "own", `{"domain":"o.example","provider":"alidns","access_key_id":"four","access_key_secret":"secret of four"}`); err != nil {
-		t.Fatal(err)
-	}
+	s.reconfigure("own", dnsConfig("o.example", "provider", "alidns", "access_key_id", "four", "access_key_secret", "secret of four"))
 	check("four", "three", "two")
-	if err := s.DeleteService(ctx, "own"); err != nil {
+	if err := s.deleteService("own"); err != nil {
 		t.Fatal(err)
 	}
 	check("three", "two")
@@ -309,15 +287,15 @@ func (suite Suite) testKeysOfAccounts(t *testing.T) {
 	check("three")
 }
 
-// testListsWhileAccountsGo lists zones and leftovers while their accounts come and
+// TestListsWhileAccountsGo lists zones and leftovers while their accounts come and
 // go: what is listed is of one moment.
-func (suite Suite) testListsWhileAccountsGo(t *testing.T) {
+func (suite database) TestListsWhileAccountsGo(t *testing.T) {
 	s := suite.filled(t)
 	ctx := t.Context()
 	put := func(n int) error {
 		key := fmt.Sprint("key ", n%2)
-		c := Configuration{Provider: "alidns", AccessKeyID: key, Secret: "secret", Domain: "example.com", TXTRecordName: "_txt"}
-		return s.Configure(ctx, c)
+		c := members{"provider": "alidns", "access_key_id": key, "access_key_secret": "secret", "domain": "example.com", "txt_record_name": "_txt"}
+		return s.putConfiguration(c)
 	}
 	place := func() error {
 		state, err := s.Ledger.State(ctx, []string{"_txt.example.com"})
@@ -358,12 +336,9 @@ func (suite Suite) testListsWhileAccountsGo(t *testing.T) {
 
 // A write that was not tried, because its account or its name went meanwhile, leaves no
 // place, and takes nothing with it of what else came of its batch.
-func (suite Suite) testSettleAfterAccount(t *testing.T) {
+func (suite database) TestSettleAfterAccount(t *testing.T) {
 	s := suite.filled(t)
-	err := s.Configure(t.Context(), Configuration{Provider: "alidns", AccessKeyID: "x", Secret: "secret of x", Domain: "example.com", TXTRecordName: "_txt"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.configure(members{"provider": "alidns", "access_key_id": "x", "access_key_secret": "secret of x", "domain": "example.com", "txt_record_name": "_txt"})
 	state, err := s.Ledger.State(t.Context(), []string{"_txt.example.com"})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
 	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
@@ -27,15 +26,15 @@ const (
 )
 
 // formatted sets the formats of a usage.
-func (h *host) formatted(u Usage, formats ...string) {
+func (h *host) formatted(u usage, formats ...string) {
 	h.t.Helper()
-	if err := h.program.Format(context.Background(), u.ID, formats); err != nil {
+	if err := h.patch(u.ID, members{"formats": formats}); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
 // newSiblingHost makes an appliance with the prefix "office" in several formats.
-func (suite Suite) newSiblingHost(t testing.TB) (*host, *dnsVendor, Usage) {
+func (suite Suite) newSiblingHost(t testing.TB) (*host, *dnsVendor, usage) {
 	h, v := suite.newVendorHost(t)
 	u := h.reserve(h.service(servertest.Zone), "office", 42)
 	h.formatted(u, "mesh1", "hostport", "a", "srv:_x._tcp")
@@ -43,8 +42,8 @@ func (suite Suite) newSiblingHost(t testing.TB) (*host, *dnsVendor, Usage) {
 	return h, v, u
 }
 
-// testSiblings has the records of a usage follow its endpoints, and go with it.
-func (suite Suite) testSiblings(t *testing.T) {
+// TestSiblings has the records of a usage follow its endpoints, and go with it.
+func (suite publishing) TestSiblings(t *testing.T) {
 	h, v, u := suite.newSiblingHost(t)
 	if r := h.run(); !r.OK() {
 		t.Fatalf("%+v", r)
@@ -85,9 +84,9 @@ func (v *dnsVendor) nothing(t testing.TB) {
 	}
 }
 
-// testForeignSiblings never touches a value that no place knows, and begins nothing beside it. What stands
+// TestForeignSiblings never touches a value that no place knows, and begins nothing beside it. What stands
 // of ours is replaced and withdrawn nevertheless.
-func (suite Suite) testForeignSiblings(t *testing.T) {
+func (suite publishing) TestForeignSiblings(t *testing.T) {
 	h, v, u := suite.newSiblingHost(t)
 	v.put(servertest.Zone, siblingA, provider.Value{"198.51.100.9"})
 	if r := h.run(); r.Counts[reconcile.ActionConflict] != 1 {
@@ -110,11 +109,11 @@ func (suite Suite) testForeignSiblings(t *testing.T) {
 	v.nothing(t)
 }
 
-// testSiblingsOfKeys: with a new secret, which is another account, the values stay ours.
-func (suite Suite) testSiblingsOfKeys(t *testing.T) {
+// TestSiblingsOfKeys: with a new secret, which is another account, the values stay ours.
+func (suite publishing) TestSiblingsOfKeys(t *testing.T) {
 	h, v, u := suite.newSiblingHost(t)
 	h.run()
-	h.change(func(c *Configuration) { c.Secret = "another" })
+	h.change(members{"access_key_secret": "another"})
 	h.publish(u, "tcp://203.0.113.2:2")
 	if r := h.run(); !r.OK() {
 		t.Errorf("%+v", r)
@@ -131,9 +130,9 @@ func (suite Suite) testSiblingsOfKeys(t *testing.T) {
 	v.nothing(t)
 }
 
-// testSiblingsAdopted: after a lost database a value counts as ours exactly if it is wanted and
+// TestSiblingsAdopted: after a lost database a value counts as ours exactly if it is wanted and
 // the owner was adopted.
-func (suite Suite) testSiblingsAdopted(t *testing.T) {
+func (suite publishing) TestSiblingsAdopted(t *testing.T) {
 	lost, v, _ := suite.newSiblingHost(t)
 	lost.run()
 	h := suite.openHost(t, t.TempDir()+"/meshddns.db", dnsBuiltinServer)
@@ -157,10 +156,10 @@ func (suite Suite) testSiblingsAdopted(t *testing.T) {
 	v.want(t, servertest.Zone, siblingA, "203.0.113.5")
 }
 
-// testSiblingHistories makes random changes of endpoints, formats, keys and foreign values while calls
+// TestSiblingHistories makes random changes of endpoints, formats, keys and foreign values while calls
 // fail before or after they are made. No foreign value is ever touched, and in the end exactly what is
 // wanted stands.
-func (suite Suite) testSiblingHistories(t *testing.T) {
+func (suite publishing) TestSiblingHistories(t *testing.T) {
 	for seed := range uint64(support.Count(10, 60)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { suite.siblingHistory(t, rand.New(rand.NewPCG(seed, 20))) })
@@ -175,7 +174,7 @@ type siblings struct {
 	v         *dnsVendor
 	random    *rand.Rand
 	service   string
-	usage     *Usage // nil while it is released
+	usage     *usage // nil while it is released
 	endpoints []string
 	formats   []string
 	foreign   map[string]string // a value by the name where it stands
@@ -228,13 +227,13 @@ func (s *siblings) step() {
 		}
 	case 5:
 		s.keys++
-		s.change(func(c *Configuration) { c.Secret = secrets.Secret(fmt.Sprint("secret-", s.keys)) })
+		s.change(members{"access_key_secret": fmt.Sprint("secret-", s.keys)})
 	case 6:
 		if s.usage == nil {
 			s.reserveAgain()
 			return
 		}
-		if freed, err := s.program.Free(s.t.Context(), s.usage.ID, s.random.IntN(3) == 0); err != nil || freed || s.program.Keep(s.t.Context(), s.usage.ID) != nil {
+		if freed, err := s.free(s.usage.ID, s.random.IntN(3) == 0); err != nil || freed || s.Keep(s.t.Context(), s.usage.ID) != nil {
 			s.usage = nil // a pass may free it before it is kept
 		}
 	case 7:
@@ -243,7 +242,7 @@ func (s *siblings) step() {
 }
 
 func (s *siblings) reserveAgain() {
-	u, err := s.program.Reserve(s.t.Context(), Usage{ServiceID: s.service, Prefix: "office", Network: 42})
+	u, err := s.tryReserve(s.service, "office", 42)
 	if err != nil {
 		return // the value of the released one may still stand
 	}

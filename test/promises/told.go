@@ -10,15 +10,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/support"
 )
 
-// testToldIsTrue makes random histories of what clients, providers and the program do. What
+// TestToldIsTrue makes random histories of what clients, providers and the program do. What
 // the database tells of a usage is true when the engine is at rest, and lists, totals and
 // answers about one usage agree.
-func (suite Suite) testToldIsTrue(t *testing.T) {
+func (suite publishing) TestToldIsTrue(t *testing.T) {
 	seen := map[reconcile.PlaceState]int{}
 	for seed := range uint64(support.Count(6, 12)) {
 		synctest.Test(t, func(t *testing.T) {
@@ -61,12 +62,9 @@ func (suite Suite) newToldHost(t *testing.T, seed uint64) *toldHost {
 	return &toldHost{host: h, vendor: v, random: rand.New(rand.NewPCG(seed, 1)), services: services}
 }
 
-// usage gives any usage, which there may not be.
-func (h *toldHost) usage() (u Usage, ok bool) {
-	all, err := h.program.Usages(context.Background(), "")
-	if err != nil {
-		h.t.Fatal(err)
-	}
+// anyUsage gives any usage, which there may not be.
+func (h *toldHost) anyUsage() (u usage, ok bool) {
+	all := h.usages("")
 	if len(all) == 0 {
 		return u, false
 	}
@@ -77,33 +75,32 @@ func oneOf[T any](h *toldHost, of ...T) T { return of[h.random.IntN(len(of))] }
 
 // step makes something happen.
 func (h *toldHost) step() {
-	ctx := context.Background()
-	u, ok := h.usage()
+	u, ok := h.anyUsage()
 	try := func(err error) {
-		if err != nil && !errors.Is(err, h.suite.NoUsage) { // its release may have come to its end meanwhile
+		if err != nil && !errors.Is(err, refused(msg.UnknownUsage)) { // its release may have come to its end meanwhile
 			h.t.Error(err)
 		}
 	}
 	switch n := h.random.IntN(20); {
 	case n < 6 || !ok:
-		w := Usage{ServiceID: oneOf(h, h.services...), Prefix: oneOf(h, "a", "b", "c"), Network: oneOf[uint64](h, 1, 2)}
+		service, prefix, network := oneOf(h, h.services...), oneOf(h, "a", "b", "c"), oneOf[uint64](h, 1, 2)
 		if h.random.IntN(2) == 0 {
-			w.Prefix = automatic(w.Network)
+			prefix = automatic(network)
 		}
-		h.program.Reserve(ctx, w) // the prefix may be taken
+		h.tryReserve(service, prefix, network) // the prefix may be taken
 	case n < 8:
-		try(h.program.Publish(ctx, u.ID, []string{oneOf(h, "tcp://192.0.2.1:1", "tcp://192.0.2.1:2")}))
+		try(h.patch(u.ID, members{"txt_endpoints": []string{oneOf(h, "tcp://192.0.2.1:1", "tcp://192.0.2.1:2")}}))
 	case n < 11:
-		_, err := h.program.Free(ctx, u.ID, h.random.IntN(4) == 0)
+		_, err := h.free(u.ID, h.random.IntN(4) == 0)
 		try(err)
 	case n < 12:
-		try(h.program.Keep(ctx, u.ID))
+		try(h.Keep(context.Background(), u.ID))
 	case n < 14:
 		h.reconfigure(oneOf(h, h.services[:3]...), oneOf(h, dnsConfig("example.com"), dnsConfig("example.com", dnsAccount("vendor", "", "own", "x")...)))
 	case n < 15:
-		h.change(func(c *Configuration) { c.Domain = oneOf(h, "example.com", "example.com", "elsewhere.example") })
+		h.change(members{"domain": oneOf(h, "example.com", "example.com", "elsewhere.example")})
 	case n < 16:
-		h.change(func(c *Configuration) { c.Enabled = h.random.IntN(4) > 0 })
+		h.change(members{"enabled": h.random.IntN(4) > 0})
 	case n < 17:
 		h.mode(oneOf(h, modeManual, modeAuto, modeAuto, modeAuto, modeUpsertOnly))
 	case n < 18:
@@ -119,16 +116,13 @@ func (h *toldHost) step() {
 func (h *toldHost) check(when string, seen map[reconcile.PlaceState]int) {
 	h.t.Helper()
 	ctx := context.Background()
-	usages, err := h.program.Usages(ctx, "")
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	usages := h.usages("")
 	var names []string
 	counts := map[reconcile.PlaceState]uint64{}
 	for _, u := range usages {
 		names = append(names, u.Name)
-		counts[u.State]++
-		seen[u.State]++
+		counts[u.Publish.State]++
+		seen[u.Publish.State]++
 	}
 	slices.Sort(names)
 	state, err := h.Ledger.State(ctx, slices.Compact(names))
@@ -136,13 +130,10 @@ func (h *toldHost) check(when string, seen map[reconcile.PlaceState]int) {
 		h.t.Fatal(err)
 	}
 	for _, r := range reconcile.Retold(state, h.engine.Addresses()) {
-		stored, err := h.program.Usage(ctx, r.Now.ID)
+		stored, err := h.usage(r.Now.ID)
 		h.t.Errorf("%s: %s is told %+v (%v), true is %+v", when, stored.Name, stored, err, r.Now.Told)
 	}
-	totals, err := h.program.Totals(ctx)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	totals := h.totals()
 	own, err := h.Ledger.OwnState(ctx)
 	if err != nil {
 		h.t.Fatal(err)
@@ -152,11 +143,8 @@ func (h *toldHost) check(when string, seen map[reconcile.PlaceState]int) {
 		if totals[string(state)] != counts[state] {
 			h.t.Errorf("%s: the total of %s is %d, want %d", when, state, totals[string(state)], counts[state])
 		}
-		some, err := h.program.Usages(ctx, state)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		want := slices.DeleteFunc(slices.Clone(usages), func(u Usage) bool { return u.State != state })
+		some := h.usages(state)
+		want := slices.DeleteFunc(slices.Clone(usages), func(u usage) bool { return u.Publish.State != state })
 		if fmt.Sprint(some) != fmt.Sprint(want) {
 			h.t.Errorf("%s: the list of %s is %v, want %v", when, state, some, want)
 		}

@@ -55,9 +55,9 @@ func (suite Suite) newVendorHost(t testing.TB) (*host, *dnsVendor) {
 	return h, v
 }
 
-func dnsVendorConfiguration(name string) Configuration {
+func dnsVendorConfiguration(name string) members {
 	c := dnsConfiguration(servertest.Server{})
-	c.Provider, c.AccessKeyID, c.Secret = name, "key", "secret"
+	c["provider"], c["access_key_id"], c["access_key_secret"] = name, "key", "secret"
 	return c
 }
 
