@@ -38,7 +38,7 @@ const (
 	taken   = sqlite.Refusal(msg.SecondaryKeyDiffers)
 )
 
-var noCode = errors.New("no code")
+var errNoCode = errors.New("no code")
 
 func (d door) Check(language msg.Language) (door, error) {
 	if d.ID == "bad" {
@@ -54,7 +54,7 @@ func (d door) Check(language msg.Language) (door, error) {
 }
 
 func (d door) Unmask(stored door) (_ door, err error) {
-	d.Code, err = Keep(d.Code, stored.Code, d.Code == secrets.Mask, d.House == stored.House, noCode)
+	d.Code, err = Keep(d.Code, stored.Code, d.Code == secrets.Mask, d.House == stored.House, errNoCode)
 	return d, err
 }
 
@@ -114,14 +114,14 @@ func TestSave(t *testing.T) {
 		door
 		want error
 	}{
-		{door{ID: "b", Code: secrets.Mask}, noCode},
+		{door{ID: "b", Code: secrets.Mask}, errNoCode},
 		{door{ID: "b", Code: "1234"}, nil},
 		{door{ID: "a", Code: "1234"}, taken},
 		{door{ID: "a"}, nil},
 		{door{ID: "c"}, tooMany},
 		{door{ID: "b", Code: secrets.Mask, Keys: []string{"x", "y"}}, nil},
-		{door{ID: "b", House: "other", Code: secrets.Mask}, noCode},
-		{door{ID: "a", Code: secrets.Mask}, noCode},
+		{door{ID: "b", House: "other", Code: secrets.Mask}, errNoCode},
+		{door{ID: "a", Code: secrets.Mask}, errNoCode},
 	} {
 		if err := save(t, doors, step.door); err != step.want {
 			t.Errorf("%+v: %v, want %v", step.door, err, step.want)
@@ -157,7 +157,7 @@ func TestApply(t *testing.T) {
 		{`{"id":"a","code":"1234","house":"宅","keys":["k"]}`, false, nil},
 		{`{"id":"a","code":"********"}`, false, nil},
 		{`{"id":"a","code":"********","keys":["l"]}`, true, nil},
-		{`{"id":"a","code":"********","house":"other"}`, false, noCode},
+		{`{"id":"a","code":"********","house":"other"}`, false, errNoCode},
 		{`{"id":"b"}`, true, nil},
 		{`{"id":"c"}`, true, tooMany},
 	} {
@@ -199,7 +199,7 @@ func TestCopy(t *testing.T) {
 		}
 	}
 	changed = doors.Changed()
-	if err := save(t, doors, door{ID: "b", Code: secrets.Mask}); err != noCode {
+	if err := save(t, doors, door{ID: "b", Code: secrets.Mask}); err != errNoCode {
 		t.Error(err)
 	}
 	select {
