@@ -18,6 +18,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/resource"
 	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
@@ -267,8 +268,8 @@ func (o *operations) tellRefused(ctx context.Context, mistakes []string) error {
 
 // forms checks the entries of provision files.
 var forms = provision.Forms{
-	provision.Notifications: func(body []byte) error { _, err := notify.Parse(body); return err },
-	provision.Secondaries:   func(body []byte) error { _, err := secondary.Parse(body); return err },
+	provision.Notifications: func(body []byte) error { _, err := resource.Parse[notify.Target](body); return err },
+	provision.Secondaries:   func(body []byte) error { _, err := resource.Parse[secondary.Secondary](body); return err },
 }
 
 // provisioning implements provision.Operations.
@@ -296,48 +297,16 @@ func (p provisioning) SaveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageC
 	return p.ops.saveUsage(ctx, u, c)
 }
 
-// part implements provision.Part.
-type part[T any] struct {
-	parse  func([]byte) (T, error)
-	has    func(context.Context, T) (bool, error)
-	save   func(context.Context, T) (T, error)
-	id     func(T) string
-	ids    func(context.Context) ([]string, error)
-	remove func(context.Context, string) error
-}
-
-func (p part[T]) Apply(ctx context.Context, body []byte) (id string, changed bool, err error) {
-	v, err := p.parse(body)
-	if err != nil {
-		return "", false, err
-	}
-	if same, err := p.has(ctx, v); same || err != nil {
-		return "", false, err
-	}
-	_, err = p.save(ctx, v)
-	return p.id(v), true, err
-}
-
-func (p part[T]) IDs(ctx context.Context) ([]string, error)   { return p.ids(ctx) }
-func (p part[T]) Delete(ctx context.Context, id string) error { return p.remove(ctx, id) }
-
 // parts are the stored entries of the parts that depend on no other.
 func (s *store) parts() map[string]provision.Part {
-	return map[string]provision.Part{
-		provision.Notifications: part[notify.Target]{
-			notify.Parse, s.targets.Has, s.targets.Save, func(t notify.Target) string { return t.ID }, s.targets.IDs, s.targets.Delete,
-		},
-		provision.Secondaries: part[secondary.Secondary]{
-			secondary.Parse, s.secondaries.Has, s.secondaries.Save, func(s secondary.Secondary) string { return s.ID }, s.secondaries.IDs, s.secondaries.Delete,
-		},
-	}
+	return map[string]provision.Part{provision.Notifications: s.targets, provision.Secondaries: s.secondaries}
 }
 
 // document gives all that was configured. Usages that are reserved meanwhile are left out, because their services may
 // be newer than the list of them.
 func (o *operations) document(ctx context.Context) (source provision.Source, err error) {
 	last, err := o.store.LastUsage(ctx)
-	targets, unread := o.store.targets.Targets(ctx)
+	targets, unread := o.store.targets.All(ctx)
 	secondaries, unknown := o.store.secondaries.All(ctx)
 	c, fault := o.store.Configuration(ctx)
 	if err := cmp.Or(err, unread, unknown, fault); err != nil && !errors.Is(err, errNoConfiguration) {
@@ -347,7 +316,7 @@ func (o *operations) document(ctx context.Context) (source provision.Source, err
 		Owner:         o.store.ledger.Owner(),
 		Services:      sqlite.Made(o.store.AllServices(ctx), provision.ServiceOf),
 		Usages:        sqlite.Made(o.store.AllUsages(ctx, last), provision.UsageOf),
-		Notifications: notify.Documents(targets), Secondaries: secondary.Documents(secondaries),
+		Notifications: targets, Secondaries: secondaries,
 	}
 	if fault == nil {
 		source.Configuration = c.Listed()

@@ -115,7 +115,7 @@ func newStore(ctx context.Context, db *sqlite.Database, owner, catalog string, a
 	for _, committed := range []func(sqlite.Notice){s.events.Committed, s.targets.Committed, s.secondaries.Committed} {
 		db.Subscribe(committed)
 	}
-	if err := errors.Join(err, s.noticeRestore(ctx), s.secondaries.Load(ctx)); err != nil {
+	if err := errors.Join(err, s.noticeRestore(ctx), s.secondaries.Refresh(ctx)); err != nil {
 		return nil, fmt.Errorf("read the database: %w", err)
 	}
 	return s, nil

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"meshddns/internal/secrets"
 )
 
 // dingTalk is a custom robot of a DingTalk group. It takes 20 messages a minute, and blocks the robot
@@ -48,7 +46,7 @@ func dingTalkRequest(t Target, m message, now time.Time) (*http.Request, error) 
 		query.Set("timestamp", at)
 		query.Set("sign", dingTalkSign(string(t.Secret), at))
 		u.RawQuery = query.Encode()
-		t.URL = secrets.Secret(u.String())
+		t.URL = URL(u.String())
 	}
 	return postJSON(t, textMessage{"text", textContent{m.text(dingTalkRoom)}})
 }

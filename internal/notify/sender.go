@@ -21,15 +21,14 @@ const (
 	pageSize    = 1000            // events that are read at a time
 )
 
-// backoff is the schedule of the tries after a failure.
-var backoff = provider.Backoff{First: 5 * time.Second}
-
-// After doubtful answers the pauses double up to longestDoubt, so that doubtTries take a day. Tries are
-// counted and not hours, because the clock may be what is wrong.
-const (
-	longestDoubt = 50 * time.Minute // with jitter at most provider.MaxRetryAfter
-	doubtTries   = 35
+// The pauses after a failure, and after a doubtful answer, where doubtTries take a day. Tries are counted and not
+// hours, because the clock may be what is wrong.
+var (
+	pauses      = daemon.Backoff{First: 5 * time.Second, Longest: 5 * time.Minute}
+	doubtPauses = daemon.Backoff{First: 5 * time.Second, Longest: 50 * time.Minute} // with jitter at most provider.MaxRetryAfter
 )
+
+const doubtTries = 35
 
 // Sender sends the messages of all targets.
 type Sender struct {
@@ -51,9 +50,9 @@ func (s *Sender) Run(ctx context.Context) error {
 		}
 	}()
 	for {
-		changed := s.Table.change()
-		targets, err := s.Table.Targets(ctx)
-		for _, t := range targets {
+		err := s.Table.Refresh(ctx)
+		changed := s.Table.Changed()
+		for _, t := range s.Table.Known() {
 			if running[t.ID] {
 				continue
 			}
@@ -82,7 +81,7 @@ func (s *Sender) Run(ctx context.Context) error {
 func (s *Sender) follow(ctx context.Context, id string) {
 	w := worker{sender: s}
 	for ctx.Err() == nil {
-		changed, grown := s.Table.change(), s.History.Grown()
+		changed, grown := s.Table.Changed(), s.History.Grown()
 		var wait waiting
 		err := daemon.Call(func() (err error) {
 			wait, err = w.turn(ctx, id)
@@ -104,7 +103,7 @@ func (s *Sender) follow(ctx context.Context, id string) {
 // turn reads the target, and does what is due. It returns what to wait for, and ErrUnknown after the
 // target is deleted.
 func (w *worker) turn(ctx context.Context, id string) (waiting, error) {
-	t, err := w.sender.Table.Target(ctx, id)
+	t, err := w.sender.Table.One(ctx, id)
 	if err != nil {
 		return waiting{}, err
 	}
@@ -176,7 +175,7 @@ func (w *worker) step(ctx context.Context) (waiting, error) {
 	switch {
 	case w.unsaved:
 		return waiting{pause: time.Nanosecond}, w.save(ctx)
-	case !w.Enabled || w.state == Stopped:
+	case !*w.Enabled || w.state == Stopped:
 		return waiting{}, nil
 	case w.next.After(now) && w.next.Sub(now) <= provider.MaxRetryAfter: // else the clock was ahead
 		return waiting{pause: w.next.Sub(now)}, nil
@@ -241,7 +240,7 @@ func (w *worker) skip(ctx context.Context, now time.Time) (waiting, error) {
 // collect returns the message of the events that wait after seen, and the seq of the last event that
 // is told with it, or need not be.
 func (w *worker) collect(ctx context.Context) (m message, last int64, err error) {
-	m, last = message{language: w.Language}, w.seen
+	m, last = message{language: languages[w.Language]}, w.seen
 	end, err := w.sender.History.Last(ctx)
 	if err != nil {
 		return m, last, err
@@ -301,11 +300,14 @@ func (w *worker) try(ctx context.Context, m message) bool {
 func (w *worker) again(r result, now time.Time) {
 	w.enter(Retrying, now)
 	w.fault, w.attempts = r.fault, w.attempts+1
-	pauses := backoff
-	if r.outcome == doubtful {
-		pauses.Longest = longestDoubt
+	pause := pauses.Jittered(w.attempts)
+	switch {
+	case r.pause > 0:
+		pause = min(r.pause, provider.MaxRetryAfter)
+	case r.outcome == doubtful:
+		pause = doubtPauses.Jittered(w.attempts)
 	}
-	w.next = now.Add(pauses.Delay(w.attempts, &provider.Error{RetryAfter: r.pause}))
+	w.next = now.Add(pause)
 }
 
 // tell logs a new state.
@@ -332,7 +334,7 @@ func (w *worker) save(ctx context.Context) error {
 	if w.untold {
 		told = append(told, events.Event{Kind: events.NotificationStopped, Detail: events.Detail{After: events.JSON(w.ID), Fault: w.fault}})
 	}
-	err := w.sender.Table.store(context.WithoutCancel(ctx), w.Target, w.sender.History, told...)
+	err := w.sender.Table.note(context.WithoutCancel(ctx), w.Target, w.sender.History, told...)
 	w.stored, w.unsaved, w.untold = w.sender.Table.now(), err != nil, w.untold && err != nil
 	return err
 }
@@ -347,7 +349,7 @@ func (w *worker) ping(ctx context.Context, now time.Time) (waiting, error) {
 		return waiting{pause: pingEvery}, nil
 	}
 	before := w.progress
-	if w.try(ctx, message{language: w.Language}); w.progress == before {
+	if w.try(ctx, message{language: languages[w.Language]}); w.progress == before {
 		return waiting{pause: pingEvery}, nil
 	}
 	return waiting{pause: time.Nanosecond}, w.save(ctx)

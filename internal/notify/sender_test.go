@@ -20,7 +20,7 @@ import (
 // target does not want are not told, and cost no write each.
 func TestGrouping(t *testing.T) {
 	inBubble(t, fine, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Ntfy, URL: s.at("/topic"), Language: "zh"})
+		w.put(Target{Kind: Ntfy, URL: s.at("/topic"), Language: "zh"})
 		w.run()
 		w.note(events.RecordPublished)
 		w.note(events.RecordFailed)
@@ -92,7 +92,7 @@ func TestUnreliableReceiver(t *testing.T) {
 		return reply{status: http.StatusAccepted}
 	}
 	inBubble(t, answer, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Generic, URL: s.at("/"), Events: []string{"record.*"}})
+		w.put(Target{Kind: Generic, URL: s.at("/"), Events: []string{"record.*"}})
 		w.run()
 		for range 30 {
 			w.notes(events.RecordFailed, 10)
@@ -122,14 +122,14 @@ func TestBackoff(t *testing.T) {
 		return reply{status: http.StatusBadGateway}
 	}
 	inBubble(t, answer, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Gotify, URL: s.at("/message"), Secret: "token"})
+		w.put(Target{Kind: Gotify, URL: s.at("/message"), Secret: "token"})
 		w.run()
 		w.note(events.RecordFailed)
 		w.pass(window + time.Second)
 		for n := range 13 {
 			target := w.target()
-			if target.state != Retrying || target.attempts != n+1 || !strings.Contains(shown(target, msg.English).Error, "HTTP") {
-				t.Fatalf("%+v", shown(target, msg.English))
+			if target.state != Retrying || target.attempts != n+1 || !strings.Contains(faultIn(target, msg.English), "HTTP") {
+				t.Fatalf("%+v", shown(target, nil, msg.English))
 			}
 			least := min(5*time.Second<<n, 5*time.Minute)
 			if n == 12 {
@@ -152,7 +152,7 @@ func TestBackoff(t *testing.T) {
 func TestStop(t *testing.T) {
 	answers := []reply{{body: `{"errcode":300005,"errmsg":"no such token"}`}, {body: `{"errcode":130101,"errmsg":"too fast"}`}, {body: `{"errcode":0,"errmsg":"ok"}`}}
 	inBubble(t, func(n int, _ delivery) reply { return answers[min(n, 2)] }, func(w *world, s *receiverServer) {
-		body := Body{Kind: DingTalk, URL: s.at("/robot/send?access_token=t0ken"), Secret: "SECRET"}
+		body := Target{Kind: DingTalk, URL: s.at("/robot/send?access_token=t0ken"), Secret: "SECRET"}
 		w.put(body)
 		w.run()
 		w.note(events.RecordFailed)
@@ -163,7 +163,7 @@ func TestStop(t *testing.T) {
 		if target.state != Stopped || target.sent != 0 || len(s.got) != 1 {
 			t.Fatalf("%s, %d, %d messages", target.state, target.sent, len(s.got))
 		}
-		if text := shown(target, msg.English).Error; !strings.Contains(text, "300005 no such token") {
+		if text := faultIn(target, msg.English); !strings.Contains(text, "300005 no such token") {
 			t.Error(text)
 		}
 		w.put(body)
@@ -197,7 +197,7 @@ func TestDoubt(t *testing.T) {
 			}
 			return refusal
 		}, func(w *world, s *receiverServer) {
-			w.put(Body{Kind: kind, URL: s.at("/robot/send?access_token=t0ken"), Secret: "SECRET"})
+			w.put(Target{Kind: kind, URL: s.at("/robot/send?access_token=t0ken"), Secret: "SECRET"})
 			w.run()
 			w.note(events.RecordFailed)
 			w.pass(window + time.Second)
@@ -227,7 +227,7 @@ func TestDoubtAmongOthers(t *testing.T) {
 		return reply{status: []int{http.StatusNotFound, http.StatusBadGateway}[n/doubtTries%2]}
 	}
 	inBubble(t, answer, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Generic, URL: s.at("/")})
+		w.put(Target{Kind: Generic, URL: s.at("/")})
 		w.run()
 		w.note(events.RecordFailed)
 		w.pass(7 * 24 * time.Hour)
@@ -246,8 +246,8 @@ func TestStopIsTold(t *testing.T) {
 		return reply{}
 	}
 	inBubble(t, answer, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Generic, URL: s.at("/gone")})
-		w.put(Body{ID: "other", Kind: Generic, URL: s.at("/"), Events: []string{"zone.*"}})
+		w.put(Target{Kind: Generic, URL: s.at("/gone")})
+		w.put(Target{ID: "other", Kind: Generic, URL: s.at("/"), Events: []string{"zone.*"}})
 		w.run()
 		w.note(events.RecordFailed)
 		w.pass(time.Hour)
@@ -258,7 +258,7 @@ func TestStopIsTold(t *testing.T) {
 		if states, err := w.Table.States(w.t.Context()); err != nil || states[Stopped] != 1 || states[OK] != 1 {
 			t.Errorf("%v, %v", states, err)
 		}
-		w.put(Body{Kind: Generic, URL: s.at("/")})
+		w.put(Target{Kind: Generic, URL: s.at("/")})
 		w.pass(time.Hour)
 		if got := s.take(); len(got) != 1 || strings.Contains(got[0].body, "notification.stopped") {
 			t.Errorf("%v", got)
@@ -270,8 +270,8 @@ func TestStopIsTold(t *testing.T) {
 // told. A program that knows the kind sends what it missed.
 func TestUnknownKind(t *testing.T) {
 	inBubble(t, fine, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Generic, URL: s.at("/t")})
-		w.put(Body{ID: "other", Kind: Generic, URL: s.at("/other")})
+		w.put(Target{Kind: Generic, URL: s.at("/t")})
+		w.put(Target{ID: "other", Kind: Generic, URL: s.at("/other")})
 		become := func(kind Kind) {
 			w.stop()
 			if _, err := w.db.Writer.Exec(`UPDATE notifications SET kind = ? WHERE id = 't'`, kind); err != nil {
@@ -302,8 +302,8 @@ func TestCrash(t *testing.T) {
 	receivers["crashing"] = receiver{request: func(Target, message, time.Time) (*http.Request, error) { panic("injected") }}
 	defer delete(receivers, "crashing")
 	inBubble(t, fine, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: "crashing", URL: s.at("/t")})
-		w.put(Body{ID: "other", Kind: Generic, URL: s.at("/other")})
+		w.put(Target{Kind: "crashing", URL: s.at("/t")})
+		w.put(Target{ID: "other", Kind: Generic, URL: s.at("/other")})
 		w.run()
 		w.note(events.RecordFailed)
 		w.pass(time.Minute)
@@ -326,9 +326,9 @@ func TestRestart(t *testing.T) {
 	inBubble(t, fine, func(w *world, s *receiverServer) {
 		w.note(events.RecordFailed)
 		no := false
-		w.put(Body{Kind: Generic, URL: s.at("/")})
-		w.put(Body{ID: "off", Kind: Generic, URL: s.at("/"), Enabled: &no})
-		w.put(Body{ID: "gone", Kind: Generic, URL: s.at("/")})
+		w.put(Target{Kind: Generic, URL: s.at("/")})
+		w.put(Target{ID: "off", Kind: Generic, URL: s.at("/"), Enabled: &no})
+		w.put(Target{ID: "gone", Kind: Generic, URL: s.at("/")})
 		w.run()
 		w.pass(time.Minute)
 		if err := w.Table.Delete(w.t.Context(), "gone"); err != nil {
@@ -347,7 +347,7 @@ func TestRestart(t *testing.T) {
 		if len(got) != 1 || got[0].header.Get("X-Meshddns-Delivery") != "2-3" {
 			t.Errorf("%v", got)
 		}
-		w.put(Body{ID: "off", Kind: Generic, URL: s.at("/")})
+		w.put(Target{ID: "off", Kind: Generic, URL: s.at("/")})
 		w.pass(time.Minute)
 		if got := s.take(); len(got) != 1 || got[0].header.Get("X-Meshddns-Delivery") != "2-3" {
 			t.Errorf("%v", got)
@@ -359,7 +359,7 @@ func TestRestart(t *testing.T) {
 // target does not want. A program gets every event, a hundred a message.
 func TestDelivery(t *testing.T) {
 	inBubble(t, fine, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Generic, URL: s.at("/"), Events: []string{"record.*"}})
+		w.put(Target{Kind: Generic, URL: s.at("/"), Events: []string{"record.*"}})
 		w.run()
 		for _, step := range []struct {
 			kinds []events.Kind
@@ -390,7 +390,7 @@ func TestDelivery(t *testing.T) {
 // A target that was off for long is told how many events it has missed.
 func TestGap(t *testing.T) {
 	inBubble(t, fine, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Bark, URL: s.at("/key")})
+		w.put(Target{Kind: Bark, URL: s.at("/key")})
 		w.notes(events.RecordFailed, 7)
 		if _, err := w.db.Writer.Exec(`DELETE FROM events WHERE seq < 7`); err != nil {
 			t.Fatal(err)
@@ -406,7 +406,7 @@ func TestGap(t *testing.T) {
 // A dead man's switch gets a GET each minute while all is well.
 func TestHealthchecks(t *testing.T) {
 	inBubble(t, fine, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Healthchecks, URL: s.at("/ping/uuid")})
+		w.put(Target{Kind: Healthchecks, URL: s.at("/ping/uuid")})
 		w.run()
 		w.pass(10*time.Minute + time.Second)
 		got := s.take()
@@ -427,10 +427,10 @@ func TestHealthchecks(t *testing.T) {
 func TestTooMany(t *testing.T) {
 	inBubble(t, fine, func(w *world, s *receiverServer) {
 		for n := range MaxTargets {
-			w.put(Body{ID: fmt.Sprint("t", n), Kind: Generic, URL: s.at("/")})
+			w.put(Target{ID: fmt.Sprint("t", n), Kind: Generic, URL: s.at("/")})
 		}
-		w.put(Body{ID: "t0", Kind: Ntfy, URL: s.at("/")})
-		target, err := Body{ID: "one-more", Kind: Generic, URL: s.at("/")}.Check(msg.English)
+		w.put(Target{ID: "t0", Kind: Ntfy, URL: s.at("/")})
+		target, err := Target{ID: "one-more", Kind: Generic, URL: s.at("/")}.Check(msg.English)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -443,9 +443,9 @@ func TestTooMany(t *testing.T) {
 // A secret and a URL that are replaced or deleted are in no file of the database.
 func TestSecretsAreErased(t *testing.T) {
 	inBubble(t, fine, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Generic, URL: s.at("/first-path"), Secret: "first-secret"})
-		w.put(Body{Kind: Generic, URL: s.at("/second-path"), Secret: "second-secret"})
-		w.put(Body{ID: "gone", Kind: Generic, URL: s.at("/third-path"), Secret: "third-secret"})
+		w.put(Target{Kind: Generic, URL: s.at("/first-path"), Secret: "first-secret"})
+		w.put(Target{Kind: Generic, URL: s.at("/second-path"), Secret: "second-secret"})
+		w.put(Target{ID: "gone", Kind: Generic, URL: s.at("/third-path"), Secret: "third-secret"})
 		if err := w.Table.Delete(w.t.Context(), "gone"); err != nil {
 			t.Fatal(err)
 		}
@@ -470,7 +470,7 @@ func TestSecretsAreErased(t *testing.T) {
 func TestTest(t *testing.T) {
 	answers := []reply{{status: http.StatusGone}, {status: http.StatusForbidden, body: "no"}, {}}
 	inBubble(t, func(n int, _ delivery) reply { return answers[min(n, 2)] }, func(w *world, s *receiverServer) {
-		w.put(Body{Kind: Generic, URL: s.at("/")})
+		w.put(Target{Kind: Generic, URL: s.at("/")})
 		w.run()
 		w.note(events.RecordFailed)
 		w.pass(time.Hour)

@@ -9,6 +9,9 @@ package notify
 
 import (
 	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,9 +23,9 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/resource"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
-	"meshddns/internal/web"
 )
 
 // Limits of a target.
@@ -35,17 +38,26 @@ const (
 
 // Target is a receiver and the progress of its messages.
 type Target struct {
-	ID       string
-	Kind     Kind
-	URL      secrets.Secret // its path and query can be the receiver's key
-	Secret   secrets.Secret
-	Events   []string // patterns as in events.Kind.Matches
-	Language msg.Language
-	Enabled  bool
+	ID       string         `json:"id"`
+	Kind     Kind           `json:"kind"`
+	URL      URL            `json:"url"`
+	Secret   secrets.Masked `json:"secret,omitempty"`
+	Events   []string       `json:"events"`   // patterns as in events.Kind.Matches
+	Language string         `json:"language"` // a name of languages
+	Enabled  *bool          `json:"enabled"`  // not nil after Check
 
 	revision int64 // random, new with each change of the settings
 	progress
 }
+
+// URL is the URL of a target. Its path and query can be the receiver's key: answers mask them, and it prints as "***".
+type URL string
+
+func (u URL) Format(f fmt.State, _ rune) { io.WriteString(f, secrets.Scrubbed) }
+func (u URL) LogValue() slog.Value       { return slog.StringValue(secrets.Scrubbed) }
+
+// MarshalText returns the URL with a mask in place of its path and query.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.masked()), nil }
 
 // progress is how far the messages of a target are.
 type progress struct {
@@ -74,17 +86,6 @@ const (
 	Stopped  State = "stopped" // the receiver refuses; saving the target again starts it
 )
 
-// Body is a target as clients and provision files write it.
-type Body struct {
-	ID       string         `json:"id"`
-	Kind     Kind           `json:"kind"`
-	URL      secrets.Secret `json:"url"`
-	Secret   secrets.Secret `json:"secret"`
-	Events   []string       `json:"events"`
-	Language string         `json:"language"`
-	Enabled  *bool          `json:"enabled"`
-}
-
 // important are the patterns of a target that names none: all that an operator has to know.
 var important = []string{
 	string(events.RecordFailed), string(events.RecordConflict), string(events.RecordRecovered), "zone.*", string(events.LeftoverAppeared),
@@ -102,112 +103,86 @@ func nameOf(language msg.Language) string {
 	return "zh"
 }
 
-// Check checks a body, and returns its target. language is that of a body without one. The target
-// may still have masks in place of its secrets.
-func (b Body) Check(language msg.Language) (Target, error) {
-	t := Target{ID: b.ID, Kind: b.Kind, URL: b.URL, Secret: b.Secret, Events: b.Events, Language: language, Enabled: b.Enabled == nil || *b.Enabled}
-	if b.Events == nil {
+// Check implements resource.Entry.
+func (t Target) Check(language msg.Language) (Target, error) {
+	t.Language = cmp.Or(t.Language, nameOf(language))
+	if t.Events == nil {
 		t.Events = important
 	}
-	if !mesh.GoodServiceID(b.ID) {
+	if t.Enabled == nil {
+		t.Enabled = new(true)
+	}
+	if !mesh.GoodServiceID(t.ID) {
 		return t, msg.Refuse(msg.ServiceIDInvalid)
 	}
-	if _, ok := receivers[b.Kind]; !ok {
+	if _, ok := receivers[t.Kind]; !ok {
 		return t, msg.Refuse(msg.NotificationKind, strings.Join(kindNames(), ", "))
 	}
-	if !goodURL(string(b.URL)) {
+	if !t.URL.good() {
 		return t, msg.Refuse(msg.NotificationURL, maxURL)
 	}
-	if b.Secret != "" && !goodSecret(string(b.Secret)) {
+	if t.Secret != "" && !goodSecret(string(t.Secret)) {
 		return t, msg.Refuse(msg.NotificationSecret, secrets.Shortest, maxSecret)
 	}
-	for _, pattern := range b.Events {
-		if !events.GoodPattern(pattern) || len(b.Events) > maxSelectors {
+	for _, pattern := range t.Events {
+		if !events.GoodPattern(pattern) || len(t.Events) > maxSelectors {
 			return t, msg.Refuse(msg.NotificationEvents, secrets.ScrubLine(pattern, 64), maxSelectors)
 		}
 	}
-	if b.Language == "" {
-		return t, nil
-	}
-	var ok bool
-	if t.Language, ok = languages[b.Language]; !ok {
+	if _, ok := languages[t.Language]; !ok {
 		return t, msg.Refuse(msg.NotificationLanguage)
 	}
 	return t, nil
 }
 
-// Parse reads a target of a provision file, whose messages are in Chinese if it has no language.
-func Parse(body []byte) (Target, error) {
-	var b Body
-	if err := web.ParseBody(body, &b); err != nil {
-		return Target{}, err
-	}
-	return b.Check(msg.Chinese)
+// good accepts an http or https URL without user and fragment. A mask may only stand in place of
+// the whole path and query.
+func (u URL) good() bool {
+	text := string(u)
+	at, err := url.Parse(text)
+	return err == nil && len(text) <= maxURL && (at.Scheme == "http" || at.Scheme == "https") && at.Hostname() != "" && at.User == nil &&
+		!strings.Contains(text, "#") && (!u.isMasked() || text == u.masked())
 }
 
-// goodURL accepts an http or https URL without user and fragment. A mask may only stand in place of
-// the whole path and query.
-func goodURL(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && len(text) <= maxURL && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
-		!strings.Contains(text, "#") && (!strings.Contains(text, secrets.Mask) || text == masked(text))
-}
+func (u URL) isMasked() bool { return strings.Contains(string(u), secrets.Mask) }
 
 func goodSecret(text string) bool {
 	return len(text) >= secrets.Shortest && len(text) <= maxSecret && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 // masked returns a good URL with a mask in place of its path and query.
-func masked(text string) string {
-	u, err := url.Parse(text)
+func (u URL) masked() string {
+	at, err := url.Parse(string(u))
 	if err != nil {
 		return secrets.Mask
 	}
-	shown := u.Scheme + "://" + u.Host
-	if u.Path == "" && u.RawQuery == "" {
+	shown := at.Scheme + "://" + at.Host
+	if at.Path == "" && at.RawQuery == "" {
 		return shown
 	}
-	if u.Path == "/" && u.RawQuery == "" {
+	if at.Path == "/" && at.RawQuery == "" {
 		return shown + "/"
 	}
 	return shown + "/" + secrets.Mask
 }
 
 // address returns the scheme, host and port of a good URL, in one spelling.
-func address(text string) string {
-	u, err := url.Parse(text)
+func (u URL) address() string {
+	at, err := url.Parse(string(u))
 	if err != nil {
 		return ""
 	}
-	usual := map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + cmp.Or(u.Port(), usual)
+	usual := map[string]string{"http": "80", "https": "443"}[at.Scheme]
+	return at.Scheme + "://" + strings.ToLower(at.Hostname()) + ":" + cmp.Or(at.Port(), usual)
 }
 
-// unmasked returns the target with the stored secrets in place of masks. A target of another kind or
-// at another scheme or host gets ErrURLMasked or ErrSecretMasked, because the stored secret could go
-// to the address of an attacker.
-func (t Target) unmasked(stored Target) (Target, error) {
-	same := t.Kind == stored.Kind && address(string(t.URL)) == address(string(stored.URL))
-	if strings.Contains(string(t.URL), secrets.Mask) {
-		if !same {
-			return t, ErrURLMasked
-		}
-		t.URL = stored.URL
-	}
-	if t.Secret == secrets.Mask {
-		if !same || stored.Secret == "" {
-			return t, ErrSecretMasked
-		}
-		t.Secret = stored.Secret
-	}
-	return t, nil
-}
-
-// sameAs reports whether the settings of a target equal those of the stored one.
-func (t Target) sameAs(stored Target) bool {
-	t, err := t.unmasked(stored)
-	return err == nil && t.ID == stored.ID && t.Kind == stored.Kind && t.URL == stored.URL && t.Secret == stored.Secret &&
-		slices.Equal(t.Events, stored.Events) && t.Language == stored.Language && t.Enabled == stored.Enabled
+// Unmask implements resource.Entry: the secrets stay with the kind, the scheme and the host.
+func (t Target) Unmask(stored Target) (Target, error) {
+	same := t.Kind == stored.Kind && t.URL.address() == stored.URL.address()
+	var noURL, noSecret error
+	t.URL, noURL = resource.Keep(t.URL, stored.URL, t.URL.isMasked(), same, ErrURLMasked)
+	t.Secret, noSecret = resource.Keep(t.Secret, stored.Secret, t.Secret == secrets.Mask, same, ErrSecretMasked)
+	return t, cmp.Or(noURL, noSecret)
 }
 
 // wants reports whether the target wants an event. Every target wants to know of events that are not
@@ -219,51 +194,22 @@ func (t Target) wants(e events.Event) bool {
 	return e.Kind == events.Gap || slices.ContainsFunc(t.Events, e.Kind.Matches)
 }
 
-// Settings are the settings of a target in an answer and in a document, with masks.
-type Settings struct {
-	ID       string   `json:"id"`
-	Kind     Kind     `json:"kind"`
-	URL      string   `json:"url"`
-	Secret   string   `json:"secret,omitempty"`
-	Events   []string `json:"events"`
-	Language string   `json:"language"`
-	Enabled  bool     `json:"enabled"`
-}
-
-// Documents returns targets in the form of a document.
-func Documents(targets []Target) []Settings {
-	all := []Settings{}
-	for _, t := range targets {
-		all = append(all, SettingsOf(t))
-	}
-	return all
-}
-
-// SettingsOf returns the settings of a target.
-func SettingsOf(t Target) Settings {
-	s := Settings{
-		ID: t.ID, Kind: t.Kind, URL: masked(string(t.URL)), Events: append([]string{}, t.Events...), Language: nameOf(t.Language), Enabled: t.Enabled,
-	}
-	if t.Secret != "" {
-		s.Secret = secrets.Mask
-	}
-	return s
-}
-
 // shownTarget is a target in an answer.
 type shownTarget struct {
-	Settings
-	SentSeq int64  `json:"sent_seq"`
-	State   State  `json:"state"`
-	Error   string `json:"error"`
-	Since   string `json:"since"`
-	NextAt  string `json:"next_at,omitempty"`
+	Target
+	SentSeq  int64    `json:"sent_seq"`
+	State    State    `json:"state"`
+	Error    string   `json:"error"`
+	Since    string   `json:"since"`
+	NextAt   string   `json:"next_at,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
 }
 
-func shown(t Target, language msg.Language) shownTarget {
+// shown implements resource.Form.
+func shown(t Target, warnings []string, language msg.Language) any {
 	s := shownTarget{
-		Settings: SettingsOf(t), SentSeq: t.sent, State: t.state, Since: t.since,
-		Error: answers.FaultText(reconcile.Fault(t.fault), language),
+		Target: t, SentSeq: t.sent, State: t.state, Since: t.since,
+		Error: answers.FaultText(reconcile.Fault(t.fault), language), Warnings: warnings,
 	}
 	if !t.next.IsZero() {
 		s.NextAt = sqlite.Shown(t.next)

@@ -21,7 +21,6 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/test/support"
 )
@@ -157,7 +156,7 @@ func (w *world) pass(d time.Duration) {
 }
 
 // put stores a target with the members of a body that are not zero.
-func (w *world) put(b Body) {
+func (w *world) put(b Target) {
 	w.t.Helper()
 	if b.ID == "" {
 		b.ID = "t"
@@ -174,7 +173,7 @@ func (w *world) put(b Body) {
 // target returns the stored target.
 func (w *world) target() Target {
 	w.t.Helper()
-	t, err := w.Table.Target(w.t.Context(), "t")
+	t, err := w.Table.One(w.t.Context(), "t")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -209,8 +208,8 @@ func (w *world) notes(kind events.Kind, count int) {
 // fine answers 200 to all.
 func fine(int, delivery) reply { return reply{} }
 
-// at is a path of a receiver's URL as a secret.
-func (s *receiverServer) at(path string) secrets.Secret { return secrets.Secret(s.URL + path) }
+// at is a URL of the receiver.
+func (s *receiverServer) at(path string) URL { return URL(s.URL + path) }
 
 // span returns the seqs of a delivery.
 func (d delivery) span(t *testing.T) (first, last int64) {
@@ -219,4 +218,9 @@ func (d delivery) span(t *testing.T) (first, last int64) {
 		t.Fatal(err)
 	}
 	return first, last
+}
+
+// faultIn returns why a target is not OK, as answers say it.
+func faultIn(t Target, language msg.Language) string {
+	return shown(t, nil, language).(shownTarget).Error
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 )
 
+// TestBackoffDelay: pauses double to 300 s. A longer first one stays. Jitter makes a pause longer by at most a fifth.
 func TestBackoffDelay(t *testing.T) {
 	for first, want := range map[time.Duration][]int{
 		time.Second:       {1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300},
@@ -15,8 +16,9 @@ func TestBackoffDelay(t *testing.T) {
 		time.Hour:         {3600, 3600, 3600},
 	} {
 		for i, seconds := range want {
-			if got := (Backoff{First: first}).delay(i + 1); got != time.Duration(seconds)*time.Second {
-				t.Errorf("%v after %d failures: %v, want %d s", first, i+1, got, seconds)
+			want := time.Duration(seconds) * time.Second
+			if got := (Backoff{First: first}).Delay(i+1, nil); got < want || got > want*6/5 {
+				t.Errorf("%v after %d failures: %v, want %v", first, i+1, got, want)
 			}
 		}
 	}

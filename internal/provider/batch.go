@@ -297,7 +297,7 @@ func (c *Client) applyAll(ctx context.Context, z zone, todo jobs) {
 // confirm waits until the lists show the changes. Some vendors list a new record late: a read in between
 // would make the program write the record again, or leave it behind.
 func (c *Client) confirm(ctx context.Context, z zone, todo jobs) {
-	shown := Backoff{First: c.poll, Longest: longestPoll}.poll(ctx, func() bool {
+	shown := poll(ctx, daemon.Backoff{First: c.poll, Longest: longestPoll}, func() bool {
 		c.look(ctx, z, todo, 0)
 		for _, j := range todo.left() {
 			if !j.set.pending && j.plan.shownBy(j.set) {

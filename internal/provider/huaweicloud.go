@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 )
@@ -273,7 +274,7 @@ func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err erro
 
 // steady waits until no change of the name's default line is under way.
 func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) (err error) {
-	ended := Backoff{First: v.poll, Longest: longestPoll}.poll(ctx, func() bool {
+	ended := poll(ctx, daemon.Backoff{First: v.poll, Longest: longestPoll}, func() bool {
 		var sets []huaweiSet
 		if sets, err = paged(v.sets(ctx, z, relative(name, z), "TXT")); err != nil {
 			return true

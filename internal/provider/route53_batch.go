@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/msg"
 )
 
@@ -217,7 +218,7 @@ func (v *route53) inSync(ctx context.Context, ids ...string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, id := range ids {
-		Backoff{First: v.poll, Longest: route53LongestPoll}.poll(ctx, func() bool {
+		poll(ctx, daemon.Backoff{First: v.poll, Longest: route53LongestPoll}, func() bool {
 			var answer struct {
 				XMLName xml.Name `xml:"GetChangeResponse"`
 				Status  string   `xml:"ChangeInfo>Status"`

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"meshddns/internal/daemon"
 )
 
 // Files is a provision file, or a folder of them, whose content is applied to an appliance. One
@@ -28,15 +30,11 @@ type Files struct {
 	failure string    // of the database, "" for none
 	waiting Mistakes  // of entries that the stored state does not allow
 	waits   *Document // is applied again; nil for none
-	pause   time.Duration
+	tries   int       // since entries wait, or since fewer do
 }
 
-// While entries wait, they are applied again after firstPause, and then after twice the last pause,
-// at most longestPause.
-const (
-	firstPause   = time.Second
-	longestPause = time.Minute
-)
+// pauses are those until entries that wait are applied again.
+var pauses = daemon.Backoff{First: time.Second, Longest: time.Minute}
 
 // Apply reads and applies the files. It logs the entries that the stored state does not allow, which
 // wait. It returns Mistakes when the files themselves are wrong, and errors of the database. After an
@@ -50,7 +48,7 @@ func (f *Files) Apply(ctx context.Context, start bool) error {
 	mistakes, _ := errors.AsType[Mistakes](err)
 	f.form = len(mistakes)
 	f.refuse(ctx, err)
-	f.pause = firstPause
+	f.tries = 1
 	f.count()
 	return err
 }
@@ -64,8 +62,8 @@ func (f *Files) Again(ctx context.Context) {
 		LogLines(f.Log, slog.LevelError, "the provision file is not applied", err)
 		f.refuse(ctx, err)
 	}
-	if f.pause = min(2*f.pause, longestPause); len(f.waiting) < waiting {
-		f.pause = firstPause
+	if f.tries++; len(f.waiting) < waiting {
+		f.tries = 1
 	}
 }
 
@@ -82,7 +80,7 @@ func (f *Files) Due() time.Duration {
 	if f.waits == nil {
 		return 0
 	}
-	return f.pause
+	return pauses.Pause(f.tries)
 }
 
 // apply applies a document, and logs the result.

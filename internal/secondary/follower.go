@@ -4,16 +4,20 @@ import (
 	"container/heap"
 	"sync"
 	"time"
+
+	"meshddns/internal/daemon"
 )
 
 const (
 	apart       = time.Second     // between two messages about one zone to one secondary
-	firstPause  = time.Second     // until a message is repeated; it doubles
-	longest     = 5 * time.Minute // the longest such pause
+	longest     = 5 * time.Minute // until a message is repeated
 	behindAfter = time.Minute     // the lag that is told as an event
 	maxAhead    = 1 << 24         // a serial further ahead of ours, 194 days, is a mistake
 	atOnce      = 16              // messages under way to a secondary that answers; one to others
 )
+
+// pauses are those until a message is repeated.
+var pauses = daemon.Backoff{First: time.Second, Longest: longest}
 
 // follower knows the versions of the zones at one secondary, and which messages to it are due. It has its
 // own lock and its own messages under way, so one secondary never waits for another.
@@ -27,6 +31,8 @@ type follower struct {
 	silent   bool // it did not answer the last message
 }
 
+func newFollower() *follower { return &follower{zones: map[string]*state{}} }
+
 // state is what is known of a zone at a secondary.
 type state struct {
 	zone     string
@@ -39,8 +45,8 @@ type state struct {
 	passed   bool   // the zone was moved past such a version
 	notified time.Time
 	due      time.Time // of the next message; zero: none
-	pause    time.Duration
-	busy     bool // a message is under way
+	vain     int       // messages about the newest version
+	busy     bool      // a message is under way
 	fault    error
 	index    int // in the queue, from 1; 0: not in it
 }
@@ -109,7 +115,7 @@ func (f *follower) move(zone string, serial uint32, now time.Time) {
 	if s.moved.IsZero() {
 		s.moved = now
 	}
-	s.serial, s.pause = serial, firstPause
+	s.serial, s.vain = serial, 0
 	due := now
 	if next := s.notified.Add(apart); next.After(now) {
 		due = next

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -51,7 +50,7 @@ func TestMessagesUnderWay(t *testing.T) {
 	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.manyZones(3 * atOnce)
 	w.begin(t.Context())
-	to := *w.find(p.ID)
+	to := *w.Find(p.ID)
 	f := to.follower
 	take := func() (all []*state) {
 		for s, _ := f.next(time.Now()); s != nil; s, _ = f.next(time.Now()) {
@@ -73,7 +72,7 @@ func TestMessagesUnderWay(t *testing.T) {
 	}
 	closed.Close()
 	lost := to
-	lost.Address = netip.MustParseAddrPort(closed.LocalAddr().String())
+	lost.Address = closed.LocalAddr().String()
 	w.notify(t.Context(), lost, taken[1])
 	f.underway = 0
 	if more := take(); len(more) != 1 {
@@ -94,7 +93,7 @@ func TestZonesThatAreNotTaken(t *testing.T) {
 	w.begin(t.Context())
 	w.only(p, "z7.example.net")
 	w.begin(t.Context())
-	f := w.find(p.ID).follower
+	f := w.Find(p.ID).follower
 	if len(f.zones) != 1 || len(f.queue) != 1 || f.queue[0].zone != "z7.example.net" {
 		t.Errorf("%d zones, %d messages", len(f.zones), len(f.queue))
 	}
@@ -106,7 +105,7 @@ func TestLagIsToldOnce(t *testing.T) {
 	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.serials["example.com"] = 7
 	w.begin(t.Context())
-	w.find(p.ID).follower.zones["example.com"].moved = time.Now().Add(-behindAfter)
+	w.Find(p.ID).follower.zones["example.com"].moved = time.Now().Add(-behindAfter)
 	w.exec(`CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT raise(ABORT, 'the disk is full'); END`)
 	told := func() (kinds []events.Kind) {
 		t.Helper()
@@ -141,9 +140,9 @@ func TestMovePastIsTriedAgain(t *testing.T) {
 	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.serials["example.com"] = 7
 	w.begin(t.Context())
-	to := *w.find(p.ID)
+	to := *w.Find(p.ID)
 	apex, _ := dns.ParseName("example.com")
-	w.Names(p.Address.Addr(), p.key.Name, apex, 100)
+	w.Names(p.at.Addr(), p.key.Name, apex, 100)
 	message := func() {
 		s, _ := to.follower.next(time.Now().Add(longest))
 		w.notify(t.Context(), to, s)

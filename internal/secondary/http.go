@@ -7,8 +7,8 @@ import (
 	"sort"
 	"time"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/msg"
+	"meshddns/internal/resource"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
@@ -19,8 +19,9 @@ const maxStates = 1000
 
 // shown is a secondary in an answer.
 type shown struct {
-	Settings
-	States []zoneState `json:"zones_state"`
+	Secondary
+	States   []zoneState `json:"zones_state,omitzero"`
+	Warnings []string    `json:"warnings,omitempty"`
 }
 
 // zoneState is a zone at a secondary.
@@ -35,9 +36,9 @@ type zoneState struct {
 
 // show returns a secondary with the states of its zones, the longest behind first.
 func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Language) shown {
-	answer := shown{Settings: s.settings(), States: []zoneState{}}
+	answer := shown{Secondary: s, States: []zoneState{}}
 	now := time.Now()
-	known := n.find(s.ID)
+	known := n.Find(s.ID)
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
 		if !s.takes(zone) {
 			continue
@@ -66,54 +67,36 @@ func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Langu
 	return answer
 }
 
+// form returns the form of answers that have the states of zones.
+func (n *Notifier) form(r *http.Request) (resource.Form[Secondary], error) {
+	zones, err := n.zones.All(r.Context())
+	return func(s Secondary, _ []string, language msg.Language) any { return n.show(s, zones, language) }, err
+}
+
 // List answers with all secondaries.
 func (n *Notifier) List(r *http.Request) (web.Reply, error) {
-	zones, err := n.zones.All(r.Context())
+	form, err := n.form(r)
 	if err != nil {
 		return web.Reply{}, err
 	}
-	stored, err := n.All(r.Context())
-	all := []shown{}
-	for _, s := range stored {
-		all = append(all, n.show(s, zones, web.Language(r)))
-	}
-	return web.Reply{Data: all}, err
+	return n.Table.List(r, form)
 }
 
 // Show answers with one secondary.
 func (n *Notifier) Show(r *http.Request) (web.Reply, error) {
-	s, err := n.Secondary(r.Context(), r.PathValue("id"))
+	form, err := n.form(r)
 	if err != nil {
 		return web.Reply{}, err
 	}
-	zones, err := n.zones.All(r.Context())
-	return web.Reply{Data: n.show(s, zones, web.Language(r))}, err
+	return n.Table.Show(r, form)
 }
 
 // Put creates or replaces a secondary.
 func (n *Notifier) Put(r *http.Request) (web.Reply, error) {
-	var body Body
-	given, err := web.DecodeMembers(r, &body)
-	if err != nil {
-		return web.Reply{}, err
-	}
-	body.ID = r.PathValue("id")
-	s, err := body.Check()
-	if err != nil {
-		return web.Reply{}, err
-	}
-	saved, err := n.Save(r.Context(), s)
-	warnings := answers.WarnMembers(given, members)
-	if saved.KeyName == "" {
-		warnings = append(warnings, answers.Warning{ID: msg.SecondaryUnsigned})
-	}
-	return web.Reply{Message: msg.SecondarySaved, Data: struct {
-		Settings
-		Warnings []string `json:"warnings,omitempty"`
-	}{saved.settings(), answers.WarningTexts(warnings, web.Language(r))}}, err
-}
-
-// Remove deletes a secondary.
-func (n *Notifier) Remove(r *http.Request) (web.Reply, error) {
-	return web.Reply{Message: msg.SecondaryDeleted}, n.Delete(r.Context(), r.PathValue("id"))
+	return n.Table.Put(r, func(s Secondary, warnings []string, language msg.Language) any {
+		if s.KeyName == "" {
+			warnings = append(warnings, msg.SecondaryUnsigned.In(language))
+		}
+		return shown{Secondary: s, Warnings: warnings}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestTooMany(t *testing.T) {
 	w := newWorld(t)
 	save := func(id string) error {
-		s, err := Body{ID: id, Address: "10.0.0.1"}.Check()
+		s, err := Secondary{ID: id, Address: "10.0.0.1"}.Check(msg.English)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,12 +38,12 @@ func TestTooMany(t *testing.T) {
 // TestLimitsOfSecondaries: 64 zones and a secret of 1024 octets in base64 are accepted, and one more of each is refused.
 func TestLimitsOfSecondaries(t *testing.T) {
 	for _, more := range []int{0, 1} {
-		for _, b := range []Body{
+		for _, b := range []Secondary{
 			{Zones: slices.Repeat([]string{"example.com"}, 64+more)},
-			{KeyName: "a.example", Secret: secrets.Secret(slices.Repeat([]byte("AAAA"), 256+more))},
+			{KeyName: "a.example", Secret: secrets.Masked(slices.Repeat([]byte("AAAA"), 256+more))},
 		} {
 			b.ID, b.Address = "a", "10.0.0.1"
-			if _, err := b.Check(); (err != nil) != (more > 0) {
+			if _, err := b.Check(msg.English); (err != nil) != (more > 0) {
 				t.Errorf("%d zones, %d octets: %v", len(b.Zones), len(b.Secret), err)
 			}
 		}
@@ -58,7 +59,7 @@ func TestZonesInAnAnswer(t *testing.T) {
 		w.manyZones(zones)
 		w.begin(t.Context())
 		last := fmt.Sprintf("z%d.example.net", zones-1)
-		w.find(p.ID).follower.zones[last].moved = time.Now().Add(-time.Duration(zones) * time.Hour)
+		w.Find(p.ID).follower.zones[last].moved = time.Now().Add(-time.Duration(zones) * time.Hour)
 		if states := w.show(p.Secondary, w.serials, 0).States; len(states) != 1000 || states[0].Zone != last {
 			t.Errorf("of %d zones: %d, the first is %s", zones, len(states), states[0].Zone)
 		}
@@ -70,7 +71,7 @@ func TestZonesInAnAnswer(t *testing.T) {
 func TestPausesOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s, err := Body{ID: "gone", Address: "127.0.0.1:1"}.Check()
+		s, err := Secondary{ID: "gone", Address: "127.0.0.1:1"}.Check(msg.English)
 		if err == nil {
 			_, err = w.Save(t.Context(), s)
 		}

@@ -72,10 +72,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 	defer sending.Wait()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	select {
-	case <-n.changed: // what begin sees
-	default:
-	}
+	changed := n.Changed()
 	begun := n.begin(ctx)
 	for {
 		timer := time.NewTimer(n.send(ctx, &sending))
@@ -83,9 +80,11 @@ func (n *Notifier) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-n.wake:
 		case <-look.C:
+			n.Refresh(ctx) // the readers of requests tell of a fault of the database
 			begun = begun || n.begin(ctx)
 			n.tellLags(ctx)
-		case <-n.changed:
+		case <-changed:
+			changed = n.Changed()
 			begun = n.begin(ctx)
 		case <-ctx.Done():
 			timer.Stop()
@@ -102,7 +101,7 @@ func (n *Notifier) begin(ctx context.Context) bool {
 		n.reading.Note(n.log, "secondaries are not told of the zones", err)
 	}
 	now := time.Now()
-	for _, s := range n.known() {
+	for _, s := range n.Known() {
 		s.begin(zones, now)
 	}
 	return err == nil
@@ -112,7 +111,7 @@ func (n *Notifier) begin(ctx context.Context) bool {
 func (n *Notifier) send(ctx context.Context, sending *sync.WaitGroup) (pause time.Duration) {
 	now := time.Now()
 	pause = longest
-	for _, to := range n.known() {
+	for _, to := range n.Known() {
 		for {
 			s, wait := to.follower.next(now)
 			if s == nil {
@@ -121,7 +120,7 @@ func (n *Notifier) send(ctx context.Context, sending *sync.WaitGroup) (pause tim
 			}
 			sending.Go(func() {
 				n.notify(ctx, to, s)
-				signal(n.wake)
+				n.signal()
 			})
 		}
 	}
@@ -172,8 +171,8 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 		s.moved = time.Time{}
 		f.plan(s, time.Time{})
 	case s.due.IsZero(): // no change since
-		f.plan(s, began.Add(s.pause))
-		s.pause = min(2*s.pause, longest)
+		s.vain++
+		f.plan(s, began.Add(pauses.Pause(s.vain)))
 	default:
 		f.plan(s, began.Add(apart))
 	}
@@ -183,7 +182,7 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 // serial is noted. again reports whether the secondary has not fetched the zone after an earlier message.
 func (n *Notifier) movePast(ctx context.Context, f *follower, s *state) (again bool, err error) {
 	f.mu.Lock()
-	again = s.pause > firstPause
+	again = s.vain > 0
 	ahead := s.ahead
 	if s.ahead = 0; ahead != 0 {
 		s.passed = true
@@ -248,10 +247,10 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dns.Message) (a
 		request, mac = to.key.Sign(request, time.Now())
 	}
 	dialer := net.Dialer{Timeout: answerTime}
-	if n.from.IsValid() && n.from.Is4() == to.Address.Addr().Is4() {
+	if n.from.IsValid() && n.from.Is4() == to.at.Addr().Is4() {
 		dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.from, 0))
 	}
-	conn, err := dialer.DialContext(ctx, "udp", to.Address.String())
+	conn, err := dialer.DialContext(ctx, "udp", to.Address)
 	if err != nil {
 		return answer, err
 	}
@@ -288,7 +287,7 @@ func (n *Notifier) WriteMetrics(page *daemon.Page) {
 	page.Figure(n.counts[0].Load(), daemon.Label{Name: "result", Value: "failed"})
 	page.Family("meshddns_secondary_lag_seconds", "gauge", "Time since the oldest change of a zone that a secondary has not fetched.")
 	now := time.Now()
-	for _, s := range n.known() {
+	for _, s := range n.Known() {
 		oldest, _ := s.follower.lag(now)
 		page.Float(oldest.Seconds(), daemon.Label{Name: "secondary", Value: s.ID})
 	}
@@ -298,7 +297,7 @@ func (n *Notifier) WriteMetrics(page *daemon.Page) {
 // caught up. What it cannot store, the next look tells.
 func (n *Notifier) tellLags(ctx context.Context) {
 	now := time.Now()
-	for _, s := range n.known() {
+	for _, s := range n.Known() {
 		_, late := s.follower.lag(now)
 		if (late > 0) == s.follower.told {
 			continue

@@ -18,6 +18,7 @@ import (
 	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/events"
+	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/test/support"
@@ -128,9 +129,9 @@ func (w *world) peer(id string, answer func(n int64) (dns.Rcode, bool)) *peer {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { socket.Close() })
-	s, err := Body{
+	s, err := Secondary{
 		ID: id, Address: socket.LocalAddr().String(), KeyName: id + ".example", Secret: secretOf(id),
-	}.Check()
+	}.Check(msg.English)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -142,8 +143,8 @@ func (w *world) peer(id string, answer func(n int64) (dns.Rcode, bool)) *peer {
 	return p
 }
 
-func secretOf(id string) secrets.Secret {
-	return secrets.Secret(base64.StdEncoding.EncodeToString([]byte("the secret of " + id)))
+func secretOf(id string) secrets.Masked {
+	return secrets.Masked(base64.StdEncoding.EncodeToString([]byte("the secret of " + id)))
 }
 
 // serve checks each message and answers it.
@@ -193,7 +194,7 @@ func (p *peer) serve(t *testing.T, socket net.PacketConn, answer func(n int64) (
 // fetch tells that a peer has a version.
 func (w *world) fetch(p *peer, zone string, serial uint32) {
 	apex, _ := dns.ParseName(zone)
-	w.Fetched(p.Address.Addr(), p.key.Name, apex, serial)
+	w.Fetched(p.at.Addr(), p.key.Name, apex, serial)
 }
 
 func (w *world) state(p *peer, zone string) zoneState {
@@ -265,7 +266,7 @@ func TestFetchedBeforeTheMessage(t *testing.T) {
 	w.fetch(p, "example.com", 1)
 	w.move("example.com", 2)
 	w.fetch(p, "example.com", 1)
-	if s := w.find(p.ID).follower.state("example.com"); s.due.IsZero() || !s.behind() {
+	if s := w.Find(p.ID).follower.state("example.com"); s.due.IsZero() || !s.behind() {
 		t.Errorf("%+v", s)
 	}
 }
@@ -283,7 +284,7 @@ func TestAhead(t *testing.T) {
 	asked.has.Store(200) // such as that of a server that signs the zone
 	name := func(serial uint32) bool {
 		apex, _ := dns.ParseName("example.com")
-		return w.Names(naming.Address.Addr(), naming.key.Name, apex, serial)
+		return w.Names(naming.at.Addr(), naming.key.Name, apex, serial)
 	}
 	name(101 + maxAhead + 1)
 	name(150)
@@ -327,12 +328,12 @@ func TestNoticesSwap(t *testing.T) {
 	w := newWorld(t)
 	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.Committed(sqlite.Notice{builtin.Moved{Zone: "example.com", Serial: 9}, builtin.Moved{Zone: "example.com", Serial: 8}})
-	if s := w.find(p.ID).follower.state("example.com"); s.serial != 9 {
+	if s := w.Find(p.ID).follower.state("example.com"); s.serial != 9 {
 		t.Errorf("after an earlier notice: %+v", s)
 	}
 	w.fetch(p, "example.com", 9)
 	w.fetch(p, "example.com", 8)
-	if s := w.find(p.ID).follower.state("example.com"); s.behind() {
+	if s := w.Find(p.ID).follower.state("example.com"); s.behind() {
 		t.Errorf("after an earlier transfer: %+v", s)
 	}
 }
@@ -340,8 +341,8 @@ func TestNoticesSwap(t *testing.T) {
 // TestCopyIsTheLast: after any order of commits the copy in memory is what is stored.
 func TestCopyIsTheLast(t *testing.T) {
 	w := newWorld(t)
-	body := Body{ID: "p", Address: "127.0.0.1:5300", KeyName: "p.example", Secret: secretOf("p")}
-	s, err := body.Check()
+	body := Secondary{ID: "p", Address: "127.0.0.1:5300", KeyName: "p.example", Secret: secretOf("p")}
+	s, err := body.Check(msg.English)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,8 +351,8 @@ func TestCopyIsTheLast(t *testing.T) {
 		both.Go(func() { w.Save(t.Context(), s) })
 		both.Go(func() { w.Delete(t.Context(), "p") })
 		both.Wait()
-		if stored, err := w.Table.All(t.Context()); err != nil || len(stored) != len(w.known()) {
-			t.Fatalf("%d are stored, and %d in memory: %v", len(stored), len(w.known()), err)
+		if stored, err := w.Table.All(t.Context()); err != nil || len(stored) != len(w.Known()) {
+			t.Fatalf("%d are stored, and %d in memory: %v", len(stored), len(w.Known()), err)
 		}
 	}
 }
@@ -364,7 +365,7 @@ func TestAheadAndDeaf(t *testing.T) {
 	w.run()
 	support.Eventually(t, support.Limit, "a message", func() bool { return p.heard.Load() > 0 })
 	apex, _ := dns.ParseName("example.com")
-	w.Names(p.Address.Addr(), p.key.Name, apex, 100)
+	w.Names(p.at.Addr(), p.key.Name, apex, 100)
 	support.Eventually(t, support.Limit, "messages about the serial after it", func() bool { return p.last.Load() == 101 && p.heard.Load() > 3 })
 	if serials := all(w); serials["example.com"] != 101 {
 		t.Errorf("serials %v", serials)
@@ -389,13 +390,13 @@ func TestApart(t *testing.T) {
 // TestMay: the address and the key must both fit, and the zone be one that the secondary takes.
 func TestMay(t *testing.T) {
 	w := newWorld(t)
-	for _, b := range []Body{
+	for _, b := range []Secondary{
 		{ID: "a", Address: "192.0.2.1", KeyName: "a.example", Secret: secretOf("a"), Zones: []string{"example.com"}},
 		{ID: "b", Address: "192.0.2.2", KeyName: "b.example", Secret: secretOf("b")},
 		{ID: "near", Address: "10.1.2.3"},
 		{ID: "far", Address: "203.0.113.9"},
 	} {
-		s, err := b.Check()
+		s, err := b.Check(msg.English)
 		if err != nil {
 			t.Fatal(b, err)
 		}
@@ -433,7 +434,7 @@ func TestMay(t *testing.T) {
 		t.Errorf("a deleted secondary may transfer: %v", err)
 	}
 	for n := range MaxSecondaries {
-		s, err := Body{ID: fmt.Sprintf("n%d", n), Address: "10.0.0.1"}.Check()
+		s, err := Secondary{ID: fmt.Sprintf("n%d", n), Address: "10.0.0.1"}.Check(msg.English)
 		if err != nil {
 			t.Fatal(err)
 		}

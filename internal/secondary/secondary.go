@@ -4,6 +4,7 @@
 package secondary
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,9 +13,8 @@ import (
 	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/resource"
 	"meshddns/internal/secrets"
-	"meshddns/internal/strictjson"
-	"meshddns/internal/web"
 )
 
 const (
@@ -28,68 +28,56 @@ const (
 
 // Secondary is a name server that takes zones from this one.
 type Secondary struct {
-	ID      string
-	Address netip.AddrPort
-	KeyName string // as typed; "" for none
-	Secret  secrets.Secret
-	// Algorithm is that of the key: hmac-sha256 or hmac-sha512.
-	Algorithm string
-	Zones     []string // names, or "*" for all
+	ID        string         `json:"id"`
+	Address   string         `json:"address"`  // of one host, with a port after Check
+	KeyName   string         `json:"key_name"` // as typed; "" for none
+	Secret    secrets.Masked `json:"key_secret"`
+	Algorithm string         `json:"key_algorithm"` // of the key: one of algorithms
+	Zones     []string       `json:"zones"`         // names, or "*" for all
 
-	key      dns.Key   // zero if there is none
-	follower *follower // of a secondary in memory
+	at       netip.AddrPort // is Address
+	key      dns.Key        // zero if there is none
+	follower *follower      // of a secondary in memory
 }
 
 // algorithms are the algorithms of keys. The first one is usual.
 var algorithms = []string{dns.DefaultAlgorithm, "hmac-sha512"}
 
-// Body is a secondary as clients and provision files write it.
-type Body struct {
-	ID        string         `json:"id"`
-	Address   string         `json:"address"`
-	KeyName   string         `json:"key_name"`
-	Secret    secrets.Secret `json:"key_secret"`
-	Algorithm string         `json:"key_algorithm"`
-	Zones     []string       `json:"zones"`
-}
-
-// Check checks a body, and returns its secondary, which may still have a mask in place of the secret.
-func (b Body) Check() (s Secondary, err error) {
-	s = Secondary{ID: b.ID, KeyName: b.KeyName, Secret: b.Secret, Algorithm: b.Algorithm, Zones: []string{allZones}}
-	if s.Algorithm == "" {
-		s.Algorithm = algorithms[0]
-	}
-	if !mesh.GoodServiceID(b.ID) {
+// Check implements resource.Entry.
+func (s Secondary) Check(msg.Language) (_ Secondary, err error) {
+	s.Algorithm = cmp.Or(s.Algorithm, algorithms[0])
+	if !mesh.GoodServiceID(s.ID) {
 		return s, msg.Refuse(msg.ServiceIDInvalid)
 	}
-	if s.Address, err = parseAddress(b.Address); err != nil {
+	if s.at, err = parseAddress(s.Address); err != nil {
 		return s, msg.Refuse(msg.SecondaryAddress)
 	}
+	s.Address = s.at.String()
 	if !slices.Contains(algorithms, s.Algorithm) {
 		return s, msg.Refuse(msg.SecondaryAlgorithm, strings.Join(algorithms, ", "))
 	}
-	if (b.KeyName == "") != (b.Secret == "") || strings.Contains(b.KeyName, ":") {
+	if (s.KeyName == "") != (s.Secret == "") || strings.Contains(s.KeyName, ":") {
 		return s, msg.Refuse(msg.SecondaryKey)
 	}
-	if b.KeyName != "" && b.Secret != secrets.Mask {
+	if s.Secret != secrets.Mask {
 		if s, err = s.withKey(); err != nil {
 			return s, err
 		}
 	}
-	if len(b.Zones) > maxZones {
-		return s, msg.Refuse(msg.SecondaryZones, secrets.ScrubLine(b.Zones[maxZones], 64), maxZones)
+	if len(s.Zones) > maxZones {
+		return s, msg.Refuse(msg.SecondaryZones, secrets.ScrubLine(s.Zones[maxZones], 64), maxZones)
 	}
-	if b.Zones != nil {
-		s.Zones = nil
+	if s.Zones == nil {
+		s.Zones = []string{allZones}
 	}
-	for _, text := range b.Zones {
-		name := dns.Parse(text)
+	s.Zones = slices.Clone(s.Zones)
+	for i, text := range s.Zones {
 		if text == allZones {
-			name = allZones
-		} else if name == "" || dns.NameFault(name) != "" {
+			continue
+		}
+		if s.Zones[i] = dns.Parse(text); s.Zones[i] == "" || dns.NameFault(s.Zones[i]) != "" {
 			return s, msg.Refuse(msg.SecondaryZones, secrets.ScrubLine(text, 64), maxZones)
 		}
-		s.Zones = append(s.Zones, name)
 	}
 	return s, nil
 }
@@ -106,7 +94,7 @@ func parseAddress(text string) (netip.AddrPort, error) {
 	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	if err == nil && (at.Port() == 0 || at.Addr().IsUnspecified() || at.Addr().IsMulticast() || at.Addr() == broadcast) {
-		err = web.Fail(msg.SecondaryAddress)
+		err = msg.Refuse(msg.SecondaryAddress)
 	}
 	return at, err
 }
@@ -129,32 +117,13 @@ func (s Secondary) withKey() (Secondary, error) {
 	return s, nil
 }
 
-// Parse reads a secondary of a provision file.
-func Parse(body []byte) (Secondary, error) {
-	var b Body
-	if err := web.ParseBody(body, &b); err != nil {
-		return Secondary{}, err
+// Unmask implements resource.Entry: the secret stays with the name and the algorithm of its key.
+func (s Secondary) Unmask(stored Secondary) (_ Secondary, err error) {
+	same := strings.EqualFold(s.KeyName, stored.KeyName) && s.Algorithm == stored.Algorithm
+	if s.Secret, err = resource.Keep(s.Secret, stored.Secret, s.Secret == secrets.Mask, same, ErrSecretMasked); err != nil {
+		return s, err
 	}
-	return b.Check()
-}
-
-// unmasked returns the secondary with the stored secret in place of a mask.
-func (s Secondary) unmasked(stored Secondary) (Secondary, error) {
-	if s.Secret != secrets.Mask {
-		return s, nil
-	}
-	if stored.Secret == "" || !strings.EqualFold(s.KeyName, stored.KeyName) || s.Algorithm != stored.Algorithm {
-		return s, ErrSecretMasked
-	}
-	s.Secret = stored.Secret
 	return s.withKey()
-}
-
-// sameAs reports whether the settings equal those of the stored secondary.
-func (s Secondary) sameAs(stored Secondary) bool {
-	s, err := s.unmasked(stored)
-	return err == nil && s.ID == stored.ID && s.Address == stored.Address && s.KeyName == stored.KeyName && s.Secret == stored.Secret &&
-		s.Algorithm == stored.Algorithm && slices.Equal(s.Zones, stored.Zones)
 }
 
 // takes reports whether a secondary takes a zone, given in the form of the table of zones.
@@ -166,34 +135,3 @@ func (s Secondary) takes(zone string) bool {
 func near(address netip.Addr) bool {
 	return address.IsLoopback() || address.IsPrivate()
 }
-
-// Settings are the settings of a secondary in an answer and in a document, with a mask.
-type Settings struct {
-	ID        string   `json:"id"`
-	Address   string   `json:"address"`
-	KeyName   string   `json:"key_name"`
-	Secret    string   `json:"key_secret"`
-	Algorithm string   `json:"key_algorithm"`
-	Zones     []string `json:"zones"`
-}
-
-// settings returns the settings of a secondary.
-func (s Secondary) settings() Settings {
-	shown := Settings{ID: s.ID, Address: s.Address.String(), KeyName: s.KeyName, Algorithm: s.Algorithm, Zones: append([]string{}, s.Zones...)}
-	if s.Secret != "" {
-		shown.Secret = secrets.Mask
-	}
-	return shown
-}
-
-// Documents returns secondaries in the form of a document.
-func Documents(all []Secondary) []Settings {
-	shown := []Settings{}
-	for _, s := range all {
-		shown = append(shown, s.settings())
-	}
-	return shown
-}
-
-// members are the members of a secondary that requests and answers have.
-var members = strictjson.Fields[shown]()

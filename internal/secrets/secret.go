@@ -35,6 +35,20 @@ func (s Secret) MarshalJSON() ([]byte, error) {
 // ScrubLine calls the function ScrubLine for this secret and a whole line.
 func (s Secret) ScrubLine(text string) string { return ScrubLine(text, MaxLine, string(s)) }
 
+// Masked is a secret that clients read and write: in JSON it is Mask, and "" where there is none. It prints as "***".
+type Masked string
+
+func (s Masked) Format(f fmt.State, _ rune) { io.WriteString(f, Scrubbed) }
+func (s Masked) LogValue() slog.Value       { return slog.StringValue(Scrubbed) }
+
+// MarshalText returns the mask.
+func (s Masked) MarshalText() ([]byte, error) {
+	if s == "" {
+		return nil, nil
+	}
+	return []byte(Mask), nil
+}
+
 // JSON is a JSON text with a secret in it. It decodes to the raw text, and prints as "***".
 type JSON []byte
 

@@ -1,0 +1,27 @@
+// The pauses between tries.
+
+package daemon
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is a schedule of tries: the pause after the first failure is First, and each further one is twice as long,
+// up to Longest. A First beyond Longest stays as it is.
+type Backoff struct{ First, Longest time.Duration }
+
+// Pause returns the pause after a number of failures in a row.
+func (b Backoff) Pause(failures int) time.Duration {
+	pause := b.First
+	for ; failures > 1 && pause < b.Longest; failures-- {
+		pause = min(2*pause, b.Longest)
+	}
+	return pause
+}
+
+// Jittered returns Pause, longer by at most a fifth, so that many hosts do not try at the same moment.
+func (b Backoff) Jittered(failures int) time.Duration {
+	pause := b.Pause(failures)
+	return pause + rand.N(pause/5+1)
+}

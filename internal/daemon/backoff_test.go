@@ -1,0 +1,32 @@
+package daemon
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// TestBackoff: pauses double from the first to the longest one, however many failures there were. Jitter makes a
+// pause longer by at most a fifth.
+func TestBackoff(t *testing.T) {
+	for _, test := range []struct {
+		Backoff
+		want []time.Duration // in seconds
+	}{
+		{Backoff{time.Second, 5 * time.Second}, []time.Duration{1, 2, 4, 5, 5}},
+		{Backoff{time.Second, 4 * time.Second}, []time.Duration{1, 2, 4, 4}},
+		{Backoff{time.Hour, time.Minute}, []time.Duration{3600, 3600}},
+	} {
+		for i, want := range test.want {
+			if got := test.Pause(i + 1); got != want*time.Second {
+				t.Errorf("%v after %d failures: %v, want %d s", test.Backoff, i+1, got, want)
+			}
+			if got := test.Jittered(i + 1); got < want*time.Second || got > want*time.Second*6/5 {
+				t.Errorf("%v after %d failures, with jitter: %v", test.Backoff, i+1, got)
+			}
+		}
+		if got := test.Pause(math.MaxInt); got != test.Pause(len(test.want)) {
+			t.Errorf("%v after ever so many failures: %v", test.Backoff, got)
+		}
+	}
+}
