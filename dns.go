@@ -9,17 +9,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"maps"
-	"net/netip"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
-
-	"github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
@@ -30,9 +24,6 @@ import (
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/nameserver"
-	"meshddns/internal/notify"
-	"meshddns/internal/ops"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
@@ -100,31 +91,7 @@ type clients struct {
 	ledger     *ledger.Ledger
 	zones      builtin.Store
 	dnsAddress string      // of the built-in DNS server, "" when it does not run
-	hidden     func() bool // see hidden
-}
-
-// hidden returns a function that reports whether the built-in server runs, and resolvers do not find it: neither by its
-// own name, nor at an address of this host. It logs once when they no longer do.
-func hidden(c nameserver.Config, addresses *hostaddr.Book, log *slog.Logger) func() bool {
-	if !runsDNS(c) || len(c.Hosts) > 0 {
-		return func() bool { return false }
-	}
-	var lost atomic.Bool
-	return func() bool {
-		found := addresses.Reachable()
-		if was := lost.Swap(!found); !found && !was {
-			log.Warn("no resolver finds the built-in zones: this program has neither a public address nor -dns-host")
-		}
-		return !found
-	}
-}
-
-// knownAddresses returns a function that gives this host's addresses.
-func knownAddresses(book *hostaddr.Book, hidden func() bool) func() reconcile.Addresses {
-	return func() reconcile.Addresses {
-		last, now := book.Known()
-		return reconcile.Addresses{Last: last, Now: now, Hidden: hidden()}
-	}
+	hidden     func() bool // see builtin.Hidden
 }
 
 // open makes the client of an account. There is no fallback: a provider that is not in the list is an error.
@@ -193,98 +160,6 @@ func (j *probeJournal) fault(err error) error {
 		return nil
 	}
 	return &provider.Error{Kind: reconcile.CodeDatabase, Err: err}
-}
-
-// newEngine makes an engine that every commit wakes.
-func newEngine(s *store, c reconcile.Config) *reconcile.Engine {
-	e := reconcile.New(c)
-	s.db.Subscribe(func(sqlite.Notice) { e.Wake() })
-	return e
-}
-
-// builtinDNS is the built-in DNS server, or none.
-type builtinDNS struct {
-	nameserver *nameserver.Server
-	cache      *builtin.Cache
-}
-
-// listenDNS makes the server that a configuration asks for, which answers once it serves.
-func listenDNS(ctx context.Context, c nameserver.Config, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
-	if !runsDNS(c) {
-		return d, nil
-	}
-	d.cache = builtin.NewCache(s.zones, log)
-	s.db.Subscribe(d.cache.Committed)
-	if err := s.zones.CheckCatalog(ctx); err != nil {
-		return d, err
-	}
-	if err := s.zones.Renew(ctx, c.Hosts); err != nil {
-		return d, err
-	}
-	c.Peers, c.Versions = s.secondaries, s.zones
-	d.nameserver, err = nameserver.Listen(c, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
-	return d, err
-}
-
-// runsDNS reports whether a configuration asks for a server.
-func runsDNS(c nameserver.Config) bool {
-	return len(c.Addresses)+len(c.Listeners)+len(c.PacketConns) > 0
-}
-
-// notifier tells the secondaries of the server.
-func (d builtinDNS) notifier(s *store, log *slog.Logger) *secondary.Notifier {
-	if d.nameserver == nil {
-		return secondary.NewNotifier(s.secondaries, nil, netip.Addr{}, s.events, log)
-	}
-	return secondary.NewNotifier(s.secondaries, builtin.Announced{Table: s.zones, SOARecord: d.nameserver.SOA}, d.nameserver.OwnAddress(), s.events, log)
-}
-
-// listening returns the addresses of the server, "" without one.
-func (d builtinDNS) listening() string {
-	if d.nameserver == nil {
-		return ""
-	}
-	return strings.Join(d.nameserver.Addrs(), ",")
-}
-
-// address returns an address at which this host reaches the server, "" without one.
-func (d builtinDNS) address() string {
-	if d.nameserver == nil {
-		return ""
-	}
-	return d.nameserver.LocalAddr()
-}
-
-func (d builtinDNS) metrics(page *ops.Page) {
-	if d.nameserver != nil {
-		d.nameserver.WriteMetrics(page)
-		d.cache.WriteMetrics(page)
-	}
-}
-
-func (d builtinDNS) serve(ctx context.Context) error {
-	if d.nameserver == nil {
-		return nil
-	}
-	return d.nameserver.Serve(ctx)
-}
-
-// keep keeps the zones in memory.
-func (d builtinDNS) keep(ctx context.Context) error {
-	if d.nameserver == nil {
-		return nil
-	}
-	return d.cache.Run(ctx)
-}
-
-// close closes the sockets when the program cannot start.
-func (d builtinDNS) close() {
-	if d.nameserver == nil {
-		return
-	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	d.serve(ended)
 }
 
 // configurationBody is the configuration as clients write it.
@@ -595,40 +470,4 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 		all = append(all, answers.WarnEndpoints(slices.Concat(config.Endpoints, global.Endpoints))...)
 	}
 	return all, nil
-}
-
-// writeFigures writes the metrics of the database and of the zones.
-func (o *operations) writeFigures(ctx context.Context, page *ops.Page, version string) error {
-	totals, err := o.store.ledger.Totals(ctx)
-	if err != nil {
-		return err
-	}
-	engine, _, _ := sqlite3.Version()
-	page.Family("meshddns_build_info", "gauge", "Version of the program, of Go and of SQLite.")
-	page.Figure(1, ops.Label{Name: "version", Value: version}, ops.Label{Name: "goversion", Value: runtime.Version()}, ops.Label{Name: "sqlite", Value: engine})
-	page.Family("meshddns_services", "gauge", "Registered services.")
-	page.Figure(totals["services"])
-	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
-	page.Figure(totals["usages"])
-	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
-	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
-		page.Figure(totals[string(state)], ops.Label{Name: "state", Value: string(state)})
-	}
-	states, err := o.store.targets.States(ctx)
-	if err != nil {
-		return err
-	}
-	page.Family("meshddns_notifications", "gauge", "Enabled notification targets, by state.")
-	for _, state := range []notify.State{notify.OK, notify.Retrying, notify.Stopped} {
-		page.Figure(states[state], ops.Label{Name: "state", Value: string(state)})
-	}
-	waiting, err := o.store.ledger.CountLater(ctx)
-	if err != nil {
-		return err
-	}
-	page.Family("meshddns_node_changes_waiting", "gauge", "Names whose changes by nodes and checks wait for their share of the writes at a provider.")
-	page.Figure(waiting)
-	o.engine.WriteMetrics(page)
-	o.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
-	return nil
 }

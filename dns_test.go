@@ -64,7 +64,7 @@ func openProgram(ctx context.Context, path string, o promises.Options) (*promise
 			if named {
 				c.Hosts = []dns.Name{dns.Root}
 			}
-			ops.clients.hidden = hidden(c, book, o.Log)
+			ops.clients.hidden = builtin.Hidden(c, book.Reachable, o.Log)
 		},
 		IDs:  func(newID func() (string, error)) { s.newID = newID },
 		Keep: s.KeepUsage, SaveAddresses: s.SaveAddresses, Settle: func() { settle(s) }, Close: s.Close,

@@ -13,6 +13,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,12 +25,12 @@ import (
 
 	"meshddns/docs"
 	"meshddns/internal/answers"
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
-	"meshddns/internal/ops"
 	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
@@ -45,10 +46,10 @@ type server struct {
 	public   reconcile.Public // how the world sees the zones
 	log      *slog.Logger
 	version  string
-	figures  []func(*ops.Page) // write the metrics of other parts of the program
+	figures  []func(*daemon.Page) // write the metrics of other parts of the program
 	adapter  web.Adapter
-	requests ops.Requests
-	backups  ops.Runs
+	requests daemon.Requests
+	backups  daemon.Runs
 	sender   *notify.Sender
 	status   *page.Page
 	copying  sync.Mutex // held by the backup that is being made or sent
@@ -58,7 +59,7 @@ type server struct {
 
 // newServer makes a server that is asked over HTTP. It tests zones as the Internet sees them. figures write the
 // metrics of other parts of the program.
-func newServer(ops operations, version string, log *slog.Logger, figures ...func(*ops.Page)) *server {
+func newServer(ops operations, version string, log *slog.Logger, figures ...func(*daemon.Page)) *server {
 	s := &server{ops: ops, public: reconcile.Internet, log: log, version: version, figures: figures}
 	s.adapter = web.Adapter{Log: log, Broken: broken, Counted: s.requests.Count, Faults: web.NewRefusalLines(log)}
 	s.sender = &notify.Sender{Table: ops.store.targets, History: ops.store.events, Well: s.well, Log: log}
@@ -447,7 +448,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 
 // page reads at most limit usages that the filter selects.
 func (s *server) page(r *http.Request, f usageFilter, limit int) (page answers.ListPage) {
-	defer ops.Catch(&page.Err)
+	defer daemon.Catch(&page.Err)
 	language := web.Language(r)
 	return s.ops.store.Listing(r.Context(), f, limit, func(f mesh.Fault) string { return answers.FaultText(reconcile.Fault(f), language) })
 }
@@ -737,11 +738,20 @@ func (s *server) well(ctx context.Context) bool {
 // metrics is the page that Prometheus reads.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	var out bytes.Buffer
-	page := ops.NewPage(&out)
-	if err := s.ops.writeFigures(r.Context(), page, s.version); err != nil {
+	page := daemon.NewPage(&out)
+	engine, _, _ := sqlite3.Version()
+	page.Family("meshddns_build_info", "gauge", "Versions of meshddns, of Go and of SQLite.")
+	page.Figure(1, daemon.Label{Name: "version", Value: s.version}, daemon.Label{Name: "goversion", Value: runtime.Version()}, daemon.Label{Name: "sqlite", Value: engine})
+	totals, err := s.ops.store.ledger.WriteMetrics(r.Context(), page)
+	if err == nil {
+		err = s.ops.store.targets.WriteMetrics(r.Context(), page)
+	}
+	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
+	s.ops.engine.WriteMetrics(page)
+	s.ops.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
 	s.requests.Write(page)
 	s.ops.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
 	s.backups.Write(page, "meshddns_backup", "Backups")
@@ -750,8 +760,8 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	for _, write := range s.figures {
 		write(page)
 	}
-	ops.WriteProcess(page)
-	w.Header().Set("Content-Type", ops.ContentType)
+	daemon.WriteProcess(page)
+	w.Header().Set("Content-Type", daemon.ContentType)
 	w.Write(out.Bytes())
 }
 

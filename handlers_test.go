@@ -138,18 +138,15 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		t.Fatal(err)
 	}
 	own := func() []netip.Addr { return a.addresses.All() }
-	cache := builtin.NewCache(store.zones, log)
-	store.db.Subscribe(cache.Committed)
-	names, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: store.zones, Own: own, Cache: cache}, log)
+	dns, err := builtin.Listen(t.Context(), nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, store.zones, own, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dns := builtinDNS{nameserver: names, cache: cache}
-	o := operations{store: store, clients: clients{ledger: store.ledger, zones: store.zones, dnsAddress: names.Addr(), hidden: never}, secondaries: dns.notifier(store, log)}
+	o := operations{store: store, clients: clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.LocalAddr(), hidden: never}, secondaries: newNotifier(store, dns, log)}
 	if o.leases, err = newLeases(t.Context(), store, nil, log); err != nil {
 		t.Fatal(err)
 	}
-	a.server = newServer(o, "test", log, dns.metrics)
+	a.server = newServer(o, "test", log, dns.WriteMetrics)
 	refused := provisions(a)
 	for _, f := range change {
 		f(a)
@@ -161,14 +158,14 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	client.Timeout = support.Patience
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	a.Appliance = &api.Appliance{
-		Path: path, Owner: store.owner, URL: web.URL, DNS: names.Addr(), Logs: logs, HTTP: client,
-		Public: &a.public, Reader: store.db.Reader, Settle: func() { settle(store) }, Reload: cache.Reload,
+		Path: path, Owner: store.owner, URL: web.URL, DNS: dns.Addrs(), Logs: logs, HTTP: client,
+		Public: &a.public, Reader: store.db.Reader, Settle: func() { settle(store) }, Reload: dns.Reload,
 		Provision: func(ctx context.Context, path, credentials string, start bool) error {
 			return a.apply(ctx, path, provision.CredentialFolder{Folder: credentials}, start)
 		},
 		Faults: refused,
 	}
-	tasks := []func(context.Context) error{names.Serve, cache.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour, store.SaveAddresses) }}
+	tasks := []func(context.Context) error{dns.Serve, dns.Keep, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour, store.SaveAddresses) }}
 	if !a.idle {
 		tasks = append(tasks, a.ops.engine.Run)
 	}

@@ -22,7 +22,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"meshddns/internal/builtin"
+	"meshddns/internal/sqlite"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -31,10 +34,9 @@ import (
 	"time"
 
 	"meshddns/internal/check"
+	"meshddns/internal/daemon"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/lease"
-	"meshddns/internal/logqueue"
-	"meshddns/internal/ops"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
@@ -68,7 +70,7 @@ func (p process) getenv(name string) string { return settings.Lookup(p.environ, 
 
 // print writes an error to standard error, each line of it with the program's name.
 func (p process) print(err error) {
-	queue := logqueue.New(p.stderr, p.format("text"))
+	queue := daemon.NewLogQueue(p.stderr, p.format("text"))
 	defer queue.Close()
 	output := io.Writer(queue)
 	if systemd.IsJournal(p.getenv, p.stderr) {
@@ -80,8 +82,8 @@ func (p process) print(err error) {
 }
 
 // newLog returns a log in a format, and the queue of its lines, which the caller closes.
-func (p process) newLog(name string) (*slog.Logger, *logqueue.Queue) {
-	queue := logqueue.New(p.stderr, p.format(name))
+func (p process) newLog(name string) (*slog.Logger, *daemon.LogQueue) {
+	queue := daemon.NewLogQueue(p.stderr, p.format(name))
 	return slog.New(p.format(name)(queue)), queue
 }
 
@@ -148,7 +150,7 @@ func run(ctx context.Context, p process) (err error) {
 }
 
 // runWith is run with the settings read and the log open.
-func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *logqueue.Queue) (err error) {
+func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *daemon.LogQueue) (err error) {
 	p, err := newProgram(ctx, c, manager.Sockets, log, lines)
 	if err != nil {
 		return err
@@ -159,14 +161,14 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 			provision.LogLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
 		}
 	}
-	for _, origin := range c.Unused(p.front.TCP(), p.dns.nameserver != nil, p.nodes.Listening() != "") {
+	for _, origin := range c.Unused(p.front.TCP(), p.dns.On(), p.nodes.Listening() != "") {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
 	listen := strings.Join(p.front.Addrs(), ",")
-	unit := systemd.Unit{Manager: manager, Serves: serves(listen, p.dns.listening()), Work: work(p.store), Log: log}
-	log.Info("started", "version", p.api.version, "listen", listen, "dns", p.dns.listening(), "nodes", p.nodes.Listening(), "db", c.DB)
+	unit := systemd.Unit{Manager: manager, Serves: serves(listen, p.dns.Addrs()), Work: work(p.store), Log: log}
+	log.Info("started", "version", p.api.version, "listen", listen, "dns", p.dns.Addrs(), "nodes", p.nodes.Listening(), "db", c.DB)
 	// A request in flight may ask the DNS server, as POST /test does.
-	return ops.Serve(ctx, log, ops.List{unit.Begin, p.serveAPI, p.nodes.Serve}, ops.List{p.dns.serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
+	return daemon.Serve(ctx, log, daemon.List{unit.Begin, p.serveAPI, p.nodes.Serve}, daemon.List{p.dns.Serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
 		steps := reloadSteps(c, p.files, p.dns)
 		return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, p.files.Due, p.files.Again)
 	}))
@@ -179,7 +181,7 @@ type program struct {
 	log         *slog.Logger
 	store       *store
 	addresses   *hostaddr.Book
-	dns         builtinDNS
+	dns         *builtin.Server
 	secondaries *secondary.Notifier
 	checks      *check.Watch
 	leases      *lease.Table
@@ -192,7 +194,7 @@ type program struct {
 }
 
 // newProgram opens the database and binds the sockets. It serves nothing yet.
-func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, log *slog.Logger, lines *logqueue.Queue) (_ *program, err error) {
+func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, log *slog.Logger, lines *daemon.LogQueue) (_ *program, err error) {
 	p := &program{settings: c, log: log}
 	defer func() {
 		if err != nil {
@@ -204,20 +206,21 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 		return nil, err
 	}
 	p.addresses = hostaddr.NewBook(c.Addresses, last, log)
-	hidden := hidden(c.DNS, p.addresses, log)
+	hidden := builtin.Hidden(c.DNS, p.addresses.Reachable, log)
 	known := knownAddresses(p.addresses, hidden)
 	if p.store, err = newStore(ctx, db, owner, c.DNS.Catalog.Bare(), known, log); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	if p.dns, err = listenDNS(ctx, c.DNS, p.store, p.addresses, log); err != nil {
+	c.DNS.Peers = p.store.secondaries
+	if p.dns, err = builtin.Listen(ctx, c.DNS, p.store.zones, p.addresses.All, log); err != nil {
 		return nil, err
 	}
-	p.secondaries = p.dns.notifier(p.store, log)
+	p.secondaries = newNotifier(p.store, p.dns, log)
 	p.checks = check.New(&check.Table{DB: db, Ledger: p.store.ledger, Events: p.store.events, Now: p.store.now}, &check.Control{Addresses: c.Controls}, p.addresses.Last, log)
 	if p.leases, err = newLeases(ctx, p.store, p.checks.Reachable, log); err != nil {
 		return nil, err
 	}
-	p.clients = clients{ledger: p.store.ledger, zones: p.store.zones, dnsAddress: p.dns.address(), hidden: hidden}
+	p.clients = clients{ledger: p.store.ledger, zones: p.store.zones, dnsAddress: p.dns.LocalAddr(), hidden: hidden}
 	p.engine = newEngine(p.store, reconcile.Config{
 		Database: p.store.ledger, Open: p.clients.open, Addresses: known, Ready: p.addresses.Ready(), Interval: c.SyncInterval,
 		Writes: nodeWrites(c.NodeWrites), Log: log, Now: p.store.now,
@@ -228,13 +231,37 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	if p.front, err = listenHTTP(c, sockets.HTTP, log); err != nil {
 		return nil, err
 	}
-	operations := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries}
-	p.api = newServer(operations, programVersion(), log, func(page *ops.Page) { p.front.WriteMetrics(page, "meshddns_http") },
-		p.nodes.WriteMetrics, p.dns.metrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
+	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries}
+	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
+		p.nodes.WriteMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
 	p.files = &provision.Files{
 		Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &p.api.provisionFaults, Transact: p.api.ops.provision, Refused: p.api.ops.tellRefused,
 	}
 	return p, nil
+}
+
+// newEngine makes an engine that every commit wakes.
+func newEngine(s *store, c reconcile.Config) *reconcile.Engine {
+	e := reconcile.New(c)
+	s.db.Subscribe(func(sqlite.Notice) { e.Wake() })
+	return e
+}
+
+// knownAddresses returns a function that gives this host's addresses.
+func knownAddresses(book *hostaddr.Book, hidden func() bool) func() reconcile.Addresses {
+	return func() reconcile.Addresses {
+		last, now := book.Known()
+		return reconcile.Addresses{Last: last, Now: now, Hidden: hidden()}
+	}
+}
+
+// newNotifier returns the sender of NOTIFY to the secondaries. Without a DNS server they hear nothing.
+func newNotifier(s *store, dns *builtin.Server, log *slog.Logger) *secondary.Notifier {
+	if !dns.On() {
+		return secondary.NewNotifier(s.secondaries, nil, netip.Addr{}, s.events, log)
+	}
+	zones, from := dns.Announced()
+	return secondary.NewNotifier(s.secondaries, zones, from, s.events, log)
 }
 
 // newLeases returns the leases of a store. reachable is as in lease.Config.
@@ -258,7 +285,9 @@ func (p *program) close() (err error) {
 	if p.nodes != nil {
 		err = errors.Join(err, p.nodes.Close())
 	}
-	p.dns.close()
+	if p.dns != nil {
+		p.dns.Close()
+	}
 	if p.store != nil {
 		err = errors.Join(err, p.store.Close())
 	}
@@ -266,9 +295,9 @@ func (p *program) close() (err error) {
 }
 
 // tasks are what runs beside the servers.
-func (p *program) tasks() ops.List {
-	return ops.List{
-		p.dns.keep,
+func (p *program) tasks() daemon.List {
+	return daemon.List{
+		p.dns.Keep,
 		p.store.db.Checkpoint,
 		p.store.db.RemoveKept,
 		func(ctx context.Context) error { p.store.db.Verify(ctx); return nil },
@@ -324,7 +353,7 @@ type step struct {
 }
 
 // reloadSteps returns the steps of a reload in their order.
-func reloadSteps(c settings.Settings, files *provision.Files, dns builtinDNS) (steps []step) {
+func reloadSteps(c settings.Settings, files *provision.Files, dns *builtin.Server) (steps []step) {
 	if c.Tokens != nil {
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
 	}
@@ -333,8 +362,8 @@ func reloadSteps(c settings.Settings, files *provision.Files, dns builtinDNS) (s
 			return files.Apply(ctx, false)
 		}})
 	}
-	if dns.cache != nil {
-		steps = append(steps, step{"read the zones again", func(context.Context) error { dns.cache.Reload(); return nil }})
+	if dns.On() {
+		steps = append(steps, step{"read the zones again", func(context.Context) error { dns.Reload(); return nil }})
 	}
 	return steps
 }

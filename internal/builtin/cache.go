@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/nameserver"
-	"meshddns/internal/ops"
 	"meshddns/internal/sqlite"
 )
 
@@ -90,7 +90,7 @@ func (c *Cache) Size() (names, octets int, complete bool) {
 }
 
 // WriteMetrics writes the cache's metrics.
-func (c *Cache) WriteMetrics(page *ops.Page) {
+func (c *Cache) WriteMetrics(page *daemon.Page) {
 	names, octets, _ := c.Size()
 	page.Family("meshddns_dns_cached_names", "gauge", "Names of the built-in zones in memory; 0 while the database answers.")
 	page.Figure(uint64(names))

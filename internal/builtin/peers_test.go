@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"meshddns/internal/builtin"
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/nameserver"
-	"meshddns/internal/ops"
 	"meshddns/internal/provider"
 	"meshddns/test/support"
 )
@@ -205,7 +205,7 @@ func TestUnreadTransfers(t *testing.T) {
 		t.Helper()
 		support.Eventually(t, support.Limit, figure, func() bool {
 			var page bytes.Buffer
-			s.WriteMetrics(ops.NewPage(&page))
+			s.WriteMetrics(daemon.NewPage(&page))
 			return strings.Contains(page.String(), figure)
 		})
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"meshddns/internal/answers"
+	"meshddns/internal/daemon"
 	"meshddns/internal/mesh"
-	"meshddns/internal/ops"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -51,7 +51,7 @@ type Watch struct {
 	stands  bool                 // a death was not believed, which is logged
 	beyond  bool                 // some endpoints are beyond the bounds, which is logged
 
-	reading, writing ops.Fault
+	reading, writing daemon.Fault
 }
 
 // New makes a Watch. addresses gives the last known addresses of this host.
@@ -113,7 +113,7 @@ func (w *Watch) Run(ctx context.Context) error {
 }
 
 // told logs a fault, which is most often one of the database.
-func (w *Watch) told(ctx context.Context, fault *ops.Fault, err error) {
+func (w *Watch) told(ctx context.Context, fault *daemon.Fault, err error) {
 	if ctx.Err() == nil {
 		fault.Note(w.log, "the checks of endpoints have failed, and are tried again", err)
 	}
@@ -129,7 +129,7 @@ func (w *Watch) decide(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		w.told(ctx, &w.writing, ops.Call(func() error { return w.apply(ctx) }))
+		w.told(ctx, &w.writing, daemon.Call(func() error { return w.apply(ctx) }))
 	}
 }
 
@@ -225,8 +225,8 @@ func (w *Watch) begin(ctx context.Context) {
 
 // probeOne probes a target, and reports whether that may change what is published.
 func (w *Watch) probeOne(ctx context.Context, t target) bool {
-	err := ops.Call(func() error { return w.probe(ctx, t) })
-	crash, crashed := errors.AsType[*ops.Panic](err)
+	err := daemon.Call(func() error { return w.probe(ctx, t) })
+	crash, crashed := errors.AsType[*daemon.Panic](err)
 	if crashed && w.firstCrash(t) {
 		w.log.Error("the check of an endpoint has crashed: what is known of the endpoint stays", "name", t.of.Name, "endpoint", t.endpoint, "error", crash)
 	}
@@ -470,7 +470,7 @@ func (w *Watch) shown(t target) answers.ListedEndpoint {
 }
 
 // WriteMetrics writes the states.
-func (w *Watch) WriteMetrics(page *ops.Page) {
+func (w *Watch) WriteMetrics(page *daemon.Page) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	counts := map[string]uint64{}
@@ -486,6 +486,6 @@ func (w *Watch) WriteMetrics(page *ops.Page) {
 	}
 	page.Family("meshddns_endpoints", "gauge", "Endpoints of usages with a check, by state.")
 	for _, state := range []string{"alive", "dead", "unchecked"} {
-		page.Figure(counts[state], ops.Label{Name: "state", Value: state})
+		page.Figure(counts[state], daemon.Label{Name: "state", Value: state})
 	}
 }

@@ -13,10 +13,10 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
-	"meshddns/internal/ops"
 	"meshddns/internal/reconcile"
 	"meshddns/test/tables"
 )
@@ -110,7 +110,7 @@ func (w *world) wantDead(want ...string) {
 
 func (w *world) figures() string {
 	var out bytes.Buffer
-	w.WriteMetrics(ops.NewPage(&out))
+	w.WriteMetrics(daemon.NewPage(&out))
 	return out.String()
 }
 

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 )
 
 // Sources are the sources of a book.
@@ -31,7 +31,7 @@ type Book struct {
 	mu        sync.Mutex // guards what follows, and the entries
 	last, now mesh.Addresses
 	saved     mesh.Addresses // the last addresses that save has stored
-	fault     ops.Fault      // of storing them
+	fault     daemon.Fault   // of storing them
 }
 
 // entry is one family of a source in the book.
@@ -151,7 +151,7 @@ func (b *Book) Watch(ctx context.Context, interval time.Duration, save Save) err
 	}
 	failed := make(chan error, 1)
 	go func() {
-		failed <- ops.Call(func() error {
+		failed <- daemon.Call(func() error {
 			return watchKernel(ctx, func() { quick.report(); asking.report() })
 		})
 	}()
@@ -239,7 +239,7 @@ func (b *Book) look(ctx context.Context, entries []*entry) {
 	var looks sync.WaitGroup
 	for i, e := range entries {
 		looks.Go(func() {
-			faults[i] = ops.Call(func() (err error) {
+			faults[i] = daemon.Call(func() (err error) {
 				found[i], err = e.source.look(ctx)
 				return err
 			})

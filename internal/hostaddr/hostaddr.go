@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 )
 
 // Family is an IP address family, 4 or 6.
@@ -157,7 +157,7 @@ func (s Source) find(ctx context.Context) (finding, error) {
 	for i, o := range s.origins {
 		looks.Go(func() {
 			all[i].by = o
-			all[i].err = ops.Call(func() (err error) {
+			all[i].err = daemon.Call(func() (err error) {
 				all[i].finding, err = o.look(ctx, s.family)
 				return err
 			})

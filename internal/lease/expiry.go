@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
-	"meshddns/internal/ops"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -288,10 +288,10 @@ func (t *Table) expire(ctx context.Context, tx *sql.Tx, seq int64, now time.Time
 }
 
 // WriteMetrics writes the figures of the leases.
-func (t *Table) WriteMetrics(page *ops.Page, all, live uint64) {
+func (t *Table) WriteMetrics(page *daemon.Page, all, live uint64) {
 	page.Family("meshddns_leases", "gauge", "Leases: live ones have endpoints, ended ones have not been renewed in time, or never.")
-	page.Figure(live, ops.Label{Name: "state", Value: "live"})
-	page.Figure(all-live, ops.Label{Name: "state", Value: "ended"})
+	page.Figure(live, daemon.Label{Name: "state", Value: "live"})
+	page.Figure(all-live, daemon.Label{Name: "state", Value: "ended"})
 	page.Family("meshddns_leases_held", "gauge", "Leases whose time is over and whose endpoints stay, because too many have ended at once.")
 	page.Figure(t.clocks.countHeld(t.now()))
 	t.renewals.Write(page, "meshddns_lease_renewals_total", "Renewals of leases.")

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/web"
 )
 
@@ -67,7 +67,7 @@ func (l *Listener) Close() error {
 }
 
 // WriteMetrics writes the figures of the listener.
-func (l *Listener) WriteMetrics(page *ops.Page) {
+func (l *Listener) WriteMetrics(page *daemon.Page) {
 	if l.front != nil {
 		l.server.WriteMetrics(page)
 		l.front.WriteMetrics(page, "meshddns_node")

@@ -15,9 +15,9 @@ import (
 	"strconv"
 	"strings"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/web"
 )
 
@@ -36,7 +36,7 @@ type Nodes struct {
 	adapter  web.Adapter
 	attempts *web.Attempts
 	lines    *web.RefusalLines // about what nodes can cause as often as they like
-	requests ops.Counter
+	requests daemon.Counter
 }
 
 // NewNodes returns a server.
@@ -89,11 +89,11 @@ func (s *Nodes) deny(w http.ResponseWriter, r *http.Request, refusal web.Denial)
 }
 
 func (s *Nodes) count(route string, status int, _ string) {
-	s.requests.Add(1, ops.Label{Name: "route", Value: route}, ops.Label{Name: "code", Value: strconv.Itoa(status)})
+	s.requests.Add(1, daemon.Label{Name: "route", Value: route}, daemon.Label{Name: "code", Value: strconv.Itoa(status)})
 }
 
 // WriteMetrics writes the figures of the requests.
-func (s *Nodes) WriteMetrics(page *ops.Page) {
+func (s *Nodes) WriteMetrics(page *daemon.Page) {
 	s.requests.Write(page, "meshddns_node_requests_total", "Answered requests of nodes.")
 }
 

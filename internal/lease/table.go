@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"meshddns/internal/answers"
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -31,10 +31,10 @@ type Table struct {
 	log       *slog.Logger
 
 	clocks   clocks
-	unnoted  ops.Fault // of storing the times of renewals
-	fault    ops.Fault // of ending leases
-	renewals ops.Counter
-	refused  ops.Counter
+	unnoted  daemon.Fault // of storing the times of renewals
+	fault    daemon.Fault // of ending leases
+	renewals daemon.Counter
+	refused  daemon.Counter
 }
 
 // Config has the parts of a Table.
@@ -342,11 +342,11 @@ func shownAddr(a netip.Addr) string {
 	return a.String()
 }
 
-func changedLabel(changed bool) ops.Label {
+func changedLabel(changed bool) daemon.Label {
 	if changed {
-		return ops.Label{Name: "result", Value: "changed"}
+		return daemon.Label{Name: "result", Value: "changed"}
 	}
-	return ops.Label{Name: "result", Value: "unchanged"}
+	return daemon.Label{Name: "result", Value: "unchanged"}
 }
 
 // count counts a renewal or its refusal.
@@ -364,5 +364,5 @@ func (t *Table) count(r Renewal, err error) {
 	if refusal, ok := errors.AsType[sqlite.Refusal](err); ok {
 		reason = string(refusal)
 	}
-	t.refused.Add(1, ops.Label{Name: "reason", Value: reason})
+	t.refused.Add(1, daemon.Label{Name: "reason", Value: reason})
 }

@@ -16,10 +16,10 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/web"
 	"meshddns/test/tables"
@@ -195,6 +195,6 @@ func (w *world) pass(d time.Duration) {
 
 func (w *world) figures() string {
 	var out bytes.Buffer
-	w.WriteMetrics(ops.NewPage(&out), 0, 0)
+	w.WriteMetrics(daemon.NewPage(&out), 0, 0)
 	return out.String()
 }

@@ -10,6 +10,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"meshddns/internal/daemon"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -574,4 +575,27 @@ func (g *Ledger) CountLater(ctx context.Context) (count uint64, err error) {
 func (g *Ledger) CountNames(ctx context.Context) (count int64, err error) {
 	err = g.config.Reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE name > ''`).Scan(&count)
 	return count, err
+}
+
+// WriteMetrics writes the counts of what is stored, and returns them as Totals does.
+func (g *Ledger) WriteMetrics(ctx context.Context, page *daemon.Page) (map[string]uint64, error) {
+	totals, err := g.Totals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := g.CountLater(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page.Family("meshddns_services", "gauge", "Registered services.")
+	page.Figure(totals["services"])
+	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
+	page.Figure(totals["usages"])
+	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
+	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
+		page.Figure(totals[string(state)], daemon.Label{Name: "state", Value: string(state)})
+	}
+	page.Family("meshddns_node_changes_waiting", "gauge", "Names whose changes by nodes and checks wait for their share of the writes at a provider.")
+	page.Figure(waiting)
+	return totals, nil
 }

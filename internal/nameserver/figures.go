@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
-	"meshddns/internal/ops"
 )
 
 // answerTimes are the bounds of the histogram of times to answer.
@@ -56,14 +56,14 @@ func mnemonic(rcode dns.Rcode) string {
 }
 
 // WriteMetrics writes the server's metrics.
-func (s *Server) WriteMetrics(page *ops.Page) {
+func (s *Server) WriteMetrics(page *daemon.Page) {
 	page.Family("meshddns_dns_answers_total", "counter", "Answers of the built-in DNS server.")
 	for i := range s.answered {
 		if n := s.answered[i].Load(); n > 0 || slices.Contains(usual, dns.Rcode(i)) {
-			page.Figure(n, ops.Label{Name: "rcode", Value: mnemonic(dns.Rcode(i))})
+			page.Figure(n, daemon.Label{Name: "rcode", Value: mnemonic(dns.Rcode(i))})
 		}
 	}
-	udp, tcp := ops.Label{Name: "transport", Value: "udp"}, ops.Label{Name: "transport", Value: "tcp"}
+	udp, tcp := daemon.Label{Name: "transport", Value: "udp"}, daemon.Label{Name: "transport", Value: "tcp"}
 	page.Family("meshddns_dns_answer_seconds", "histogram", "Time from reading a query to sending the answer.")
 	s.udp.writeTimes(page, udp)
 	s.tcp.writeTimes(page, tcp)
@@ -87,7 +87,7 @@ func (s *Server) WriteMetrics(page *ops.Page) {
 	s.transfers.writeMetrics(page)
 }
 
-func (f *figures) writeTimes(page *ops.Page, transport ops.Label) {
+func (f *figures) writeTimes(page *daemon.Page, transport daemon.Label) {
 	var counts [len(f.times)]uint64
 	for i := range counts {
 		counts[i] = f.times[i].Load()

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
-	"meshddns/internal/ops"
 )
 
 func page(s *Server) string {
 	var out strings.Builder
-	s.WriteMetrics(ops.NewPage(&out))
+	s.WriteMetrics(daemon.NewPage(&out))
 	return out.String()
 }
 

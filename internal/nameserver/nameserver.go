@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"meshddns/internal/connlimit"
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
-	"meshddns/internal/ops"
 )
 
 // Config has the sockets and the settings of a Server.
@@ -153,7 +153,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	for _, loop := range loops {
 		go func() {
 			defer cancel() // one loop that fails ends the others
-			ended <- ops.Call(func() error { return loop(ctx) })
+			ended <- daemon.Call(func() error { return loop(ctx) })
 		}()
 	}
 	var err error

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
-	"meshddns/internal/ops"
 )
 
 // Peers are the servers that may transfer zones. Concurrent calls must be safe.
@@ -110,12 +110,12 @@ func (t *transfers) count(kind transferKind, octets uint64, err error) {
 	}
 }
 
-func (t *transfers) writeMetrics(page *ops.Page) {
+func (t *transfers) writeMetrics(page *daemon.Page) {
 	page.Family("meshddns_dns_transfers_total", "counter", "Transfers of zones over TCP: whole (axfr), their changes (ixfr), or only the serial, because the peer is up to date (current).")
 	for kind, name := range kindNames {
-		label := ops.Label{Name: "kind", Value: name}
-		page.Figure(t.sent[kind].Load(), label, ops.Label{Name: "result", Value: "sent"})
-		page.Figure(t.failed[kind].Load(), label, ops.Label{Name: "result", Value: "failed"})
+		label := daemon.Label{Name: "kind", Value: name}
+		page.Figure(t.sent[kind].Load(), label, daemon.Label{Name: "result", Value: "sent"})
+		page.Figure(t.failed[kind].Load(), label, daemon.Label{Name: "result", Value: "failed"})
 	}
 	page.Family("meshddns_dns_transfers_refused_total", "counter", "Queries for transfers over TCP that were refused.")
 	page.Figure(t.refused.Load())

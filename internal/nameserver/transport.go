@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
-	"meshddns/internal/ops"
 )
 
 // maxUDPQuery bounds the octets of a query that are read. Normal queries are much shorter.
@@ -46,7 +46,7 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 func (s *Server) answerSafely(ctx context.Context, buffer, packet []byte, from asker) (answer []byte) {
 	defer func() {
 		if value := recover(); value != nil {
-			s.logFailure(ctx, &ops.Panic{Value: value, Stack: debug.Stack()})
+			s.logFailure(ctx, &daemon.Panic{Value: value, Stack: debug.Stack()})
 			answer = serverFailure(buffer, packet)
 		}
 	}()
@@ -57,7 +57,7 @@ func (s *Server) answerSafely(ctx context.Context, buffer, packet []byte, from a
 func (s *Server) transferSafely(ctx context.Context, conn net.Conn, packet []byte, from asker) (sent transferred, done bool, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &ops.Panic{Value: value, Stack: debug.Stack()}
+			err = &daemon.Panic{Value: value, Stack: debug.Stack()}
 			s.logFailure(ctx, err)
 		}
 	}()

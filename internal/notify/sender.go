@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/provider"
 )
 
@@ -84,14 +84,14 @@ func (s *Sender) follow(ctx context.Context, id string) {
 	for ctx.Err() == nil {
 		changed, grown := s.Table.change(), s.History.Grown()
 		var wait waiting
-		err := ops.Call(func() (err error) {
+		err := daemon.Call(func() (err error) {
 			wait, err = w.turn(ctx, id)
 			return err
 		})
 		if errors.Is(err, ErrUnknown) {
 			return
 		}
-		if crash, ok := errors.AsType[*ops.Panic](err); ok {
+		if crash, ok := errors.AsType[*daemon.Panic](err); ok {
 			w.crashed(crash)
 		}
 		if err != nil {
@@ -119,7 +119,7 @@ func (w *worker) turn(ctx context.Context, id string) (waiting, error) {
 }
 
 // crashed stops the target after a panic in its work.
-func (w *worker) crashed(crash *ops.Panic) {
+func (w *worker) crashed(crash *daemon.Panic) {
 	w.sender.Log.Error("the work for a notification target has crashed", "id", w.ID, "kind", string(w.Kind), "error", crash)
 	w.stop(mesh.Fault{Code: string(msg.MessageCrashed)})
 	w.unsaved = true

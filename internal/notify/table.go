@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"math/rand/v2"
+	"meshddns/internal/daemon"
 	"slices"
 	"sync"
 	"time"
@@ -94,6 +95,19 @@ func (n *Table) States(ctx context.Context) (map[State]uint64, error) {
 		}
 	}
 	return states, err
+}
+
+// WriteMetrics writes the number of enabled targets in each state.
+func (n *Table) WriteMetrics(ctx context.Context, page *daemon.Page) error {
+	states, err := n.States(ctx)
+	if err != nil {
+		return err
+	}
+	page.Family("meshddns_notifications", "gauge", "Enabled notification targets, by state.")
+	for _, state := range []State{OK, Retrying, Stopped} {
+		page.Figure(states[state], daemon.Label{Name: "state", Value: string(state)})
+	}
+	return nil
 }
 
 // Has reports whether a target with the same settings is stored.

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
@@ -84,7 +84,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // content returns the page for a request: an overview, or what a search found.
 func (p *Page) content(r *http.Request, language msg.Language) (content []byte, err error) {
-	defer ops.Catch(&err)
+	defer daemon.Catch(&err)
 	query, err := web.ParseQuery(r)
 	if err != nil {
 		return nil, err

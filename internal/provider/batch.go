@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 )
 
 // zoneVendor is a vendor that lists whole zones.
@@ -351,7 +351,7 @@ func each(ctx context.Context, share time.Duration, n int, f func(i int) error) 
 					errs[i] = errLater
 				}
 				if errs[i] == nil {
-					errs[i] = ops.Call(func() error { return f(i) })
+					errs[i] = daemon.Call(func() error { return f(i) })
 					state.note(errs[i])
 				}
 			}

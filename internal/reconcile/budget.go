@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"meshddns/internal/ops"
+	"meshddns/internal/daemon"
 )
 
 // budget bounds the writes at providers that nodes and checks cause, so that they do not use up what a vendor grants
@@ -237,7 +237,7 @@ func (b *budget) idle(n *spender, now time.Time) bool {
 }
 
 // writeMetrics writes the writes that are left at the account of each provider that has the fewest.
-func (b *budget) writeMetrics(page *ops.Page, now time.Time) {
+func (b *budget) writeMetrics(page *daemon.Page, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := map[string]uint64{}
@@ -250,7 +250,7 @@ func (b *budget) writeMetrics(page *ops.Page, now time.Time) {
 	}
 	page.Family("meshddns_node_writes_left", "gauge", "Writes that nodes and checks may still cause at once, the least of the accounts of a provider.")
 	for _, provider := range slices.Sorted(maps.Keys(left)) {
-		page.Figure(left[provider], ops.Label{Name: "provider", Value: provider})
+		page.Figure(left[provider], daemon.Label{Name: "provider", Value: provider})
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/ops"
+	"meshddns/internal/daemon"
 )
 
 // oneWrite is what a change costs that writes one record at an account of a cloud.
@@ -35,7 +35,7 @@ func TestBudget(t *testing.T) {
 	}
 	left := func() string {
 		var out bytes.Buffer
-		b.writeMetrics(ops.NewPage(&out), now)
+		b.writeMetrics(daemon.NewPage(&out), now)
 		return out.String()[strings.LastIndexByte(strings.TrimSpace(out.String()), '\n')+1:]
 	}
 	if got := left(); got != `meshddns_node_writes_left{provider="cloud"} 0`+"\n" {

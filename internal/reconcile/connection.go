@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/provider"
 )
 
@@ -60,7 +60,7 @@ type list struct {
 // connect opens a client of an account. A panic in it is that account's refusal.
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
 	c := &connection{opened: now, domains: map[string]*found{}, lists: map[string]*list{}, reading: map[string]*list{}}
-	c.refusal = ops.Call(func() (err error) {
+	c.refusal = daemon.Call(func() (err error) {
 		c.client, err = open(account)
 		return err
 	})

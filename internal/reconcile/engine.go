@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/provider"
 )
 
@@ -75,7 +75,7 @@ type Engine struct {
 	slots     chan struct{} // bounds the zones that are worked on at once,
 	changes   chan struct{} // the zones with changes,
 	looks     chan struct{} // and the zones that previews read
-	passes    ops.Runs
+	passes    daemon.Runs
 	settings  Settings // of this round, which only rounds read
 
 	recovered  bool                 // the state of an earlier run is taken over
@@ -93,7 +93,7 @@ type Engine struct {
 func (e *Engine) Addresses() Addresses { return e.config.Addresses() }
 
 // Passes returns the metrics of the passes that have ended.
-func (e *Engine) Passes() *ops.Runs { return &e.passes }
+func (e *Engine) Passes() *daemon.Runs { return &e.passes }
 
 // zonesAtOnce bounds the zones that are worked on at once.
 const zonesAtOnce = 32
@@ -120,8 +120,8 @@ func (e *Engine) Wake() {
 func (e *Engine) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() {
-		err := ops.Call(func() error { return e.run(ctx) })
-		if _, ok := errors.AsType[*ops.Panic](err); !ok {
+		err := daemon.Call(func() error { return e.run(ctx) })
+		if _, ok := errors.AsType[*daemon.Panic](err); !ok {
 			e.workers.Wait()
 		}
 		e.news.journal.wait()
@@ -138,7 +138,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // begin runs a function in a goroutine of its own, for which Run waits.
 func (e *Engine) begin(work func()) {
 	e.workers.Go(func() {
-		if err := ops.Call(func() error { work(); return nil }); err != nil {
+		if err := daemon.Call(func() error { work(); return nil }); err != nil {
 			select {
 			case e.crashed <- err:
 			default: // Run returns the first one

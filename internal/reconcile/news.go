@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"meshddns/internal/ops"
+	"meshddns/internal/daemon"
 	"meshddns/internal/provider"
 )
 
@@ -115,7 +115,7 @@ func (n *news) zoneSearched(z Zone, err error) {
 		n.journal.add(slog.LevelInfo, "zone is searched for orphans again", append(about, "code", before.code)...)
 	default:
 		about = append(about, "code", f.Code, "detail", f.Detail)
-		if panicked, ok := errors.AsType[*ops.Panic](err); ok {
+		if panicked, ok := errors.AsType[*daemon.Panic](err); ok {
 			about = append(about, "stack", string(panicked.Stack))
 		}
 		n.journal.add(slog.LevelWarn, "zone is not searched for orphans", about...)

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/provider"
 )
 
@@ -115,7 +115,7 @@ func anySees(ctx context.Context, servers []string, name string, value provider.
 	answers := make(chan error, len(servers))
 	for _, server := range servers {
 		go func() {
-			answers <- ops.Call(func() error {
+			answers <- daemon.Call(func() error {
 				set, err := ask(ctx, server, name)
 				return see(set, value, err)
 			})

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/provider"
 )
 
@@ -190,7 +190,7 @@ func (e *Engine) reach(ctx context.Context, r *reach) {
 	if r.conn.client == nil {
 		return
 	}
-	r.err = ops.Call(func() (err error) {
+	r.err = daemon.Call(func() (err error) {
 		if r.Apex == "" {
 			found := r.conn.domain(ctx, r.Domain)
 			if r.Apex, err = found.apex, found.err; err != nil {
@@ -212,7 +212,7 @@ func (e *Engine) searchZone(ctx context.Context, keys []reach) (all []Place, err
 	for _, r := range keys {
 		fault := r.err
 		if fault == nil {
-			fault = ops.Call(func() (err error) { all, err = e.orphansOf(ctx, r.conn, r.Zone); return err })
+			fault = daemon.Call(func() (err error) { all, err = e.orphansOf(ctx, r.conn, r.Zone); return err })
 		}
 		switch {
 		case fault == nil:

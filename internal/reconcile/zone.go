@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 	"meshddns/internal/provider"
 )
 
@@ -120,7 +120,7 @@ func (b *batch) each(ctx context.Context, f func(*item)) {
 
 // rescue calls a function. If the function panics, only the given items fail.
 func (b *batch) rescue(f func(), items ...*item) {
-	err := ops.Call(func() error { f(); return nil })
+	err := daemon.Call(func() error { f(); return nil })
 	if err == nil {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"sort"
 	"time"
 
-	"meshddns/internal/ops"
+	"meshddns/internal/daemon"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 )
@@ -155,11 +155,11 @@ func (e *Engine) noteZone(ctx context.Context, r Record) {
 }
 
 // WriteMetrics writes the zones that are down.
-func (e *Engine) WriteMetrics(page *ops.Page) {
+func (e *Engine) WriteMetrics(page *daemon.Page) {
 	page.Family("meshddns_zone_down_since_timestamp_seconds", "gauge", "First failure of each zone that is down.")
 	for _, z := range e.DownZones() {
-		page.Time(z.Since, ops.Label{Name: "provider", Value: z.Provider}, ops.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
-			ops.Label{Name: "code", Value: z.Fault.Code})
+		page.Time(z.Since, daemon.Label{Name: "provider", Value: z.Provider}, daemon.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
+			daemon.Label{Name: "code", Value: z.Fault.Code})
 	}
 	e.budget.writeMetrics(page, e.config.Now())
 }

@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/events"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 )
 
 const (
@@ -44,7 +44,7 @@ type Notifier struct {
 	log    *slog.Logger
 	counts [2]atomic.Uint64 // messages without and with an answer
 
-	reading, storing ops.Fault
+	reading, storing daemon.Fault
 }
 
 // NewNotifier returns a notifier of secondaries. zones is nil if there are none. Messages come from an
@@ -136,7 +136,7 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	var serial uint32
 	var ok bool
 	var answer dns.Message
-	err := ops.Call(func() error {
+	err := daemon.Call(func() error {
 		again, err := n.movePast(ctx, f, s)
 		soa, newest, found, unread := n.zones.SOA(ctx, s.zone)
 		serial, ok = newest, found
@@ -145,7 +145,7 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 		}
 		return err
 	})
-	if crash, crashed := errors.AsType[*ops.Panic](err); crashed {
+	if crash, crashed := errors.AsType[*daemon.Panic](err); crashed {
 		n.log.Error("the work for a secondary has crashed", "secondary", to.ID, "zone", s.zone, "error", crash)
 	}
 	f.mu.Lock()
@@ -282,15 +282,15 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dns.Message) (a
 }
 
 // WriteMetrics writes the metrics of the secondaries.
-func (n *Notifier) WriteMetrics(page *ops.Page) {
+func (n *Notifier) WriteMetrics(page *daemon.Page) {
 	page.Family("meshddns_secondary_notifies_total", "counter", "NOTIFY messages to secondaries.")
-	page.Figure(n.counts[1].Load(), ops.Label{Name: "result", Value: "acknowledged"})
-	page.Figure(n.counts[0].Load(), ops.Label{Name: "result", Value: "failed"})
+	page.Figure(n.counts[1].Load(), daemon.Label{Name: "result", Value: "acknowledged"})
+	page.Figure(n.counts[0].Load(), daemon.Label{Name: "result", Value: "failed"})
 	page.Family("meshddns_secondary_lag_seconds", "gauge", "Time since the oldest change of a zone that a secondary has not fetched.")
 	now := time.Now()
 	for _, s := range n.known() {
 		oldest, _ := s.follower.lag(now)
-		page.Float(oldest.Seconds(), ops.Label{Name: "secondary", Value: s.ID})
+		page.Float(oldest.Seconds(), daemon.Label{Name: "secondary", Value: s.ID})
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/msg"
-	"meshddns/internal/ops"
 )
 
 // MediaType is the media type of every answer except the metrics and the backup.
@@ -157,7 +157,7 @@ func changes(r *http.Request) bool {
 
 // attempt turns a panic into an error, so that it gets an audit line and an answer.
 func attempt(answer func(*http.Request) (Reply, error), r *http.Request) (result Reply, err error) {
-	defer ops.Catch(&err)
+	defer daemon.Catch(&err)
 	return answer(r)
 }
 
@@ -363,7 +363,7 @@ func (a Adapter) rescue(w *statusWriter, r *http.Request) {
 	if value == nil {
 		return
 	}
-	fault := &ops.Panic{Value: value, Stack: debug.Stack()}
+	fault := &daemon.Panic{Value: value, Stack: debug.Stack()}
 	switch {
 	case value == http.ErrAbortHandler:
 		panic(value) // BreakOff has logged the reason

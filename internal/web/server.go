@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"meshddns/internal/connlimit"
-	"meshddns/internal/ops"
+	"meshddns/internal/daemon"
 )
 
 const (
@@ -93,7 +93,7 @@ func (s *Server) listeners() []net.Listener {
 }
 
 // WriteMetrics writes the metrics of the connections. Their names begin with a prefix.
-func (s *Server) WriteMetrics(page *ops.Page, prefix string) {
+func (s *Server) WriteMetrics(page *daemon.Page, prefix string) {
 	open, working, crowdedOut := s.limiter.Counts()
 	page.Family(prefix+"_connections", "gauge", "Open HTTP connections.")
 	page.Figure(uint64(open))
@@ -127,7 +127,7 @@ func (s *Server) Serve(ctx context.Context, h Handlers) error {
 		bound := i < len(s.config.Listeners)
 		accepting.Go(func() {
 			// http.Server.Serve closes the socket when it returns.
-			err := ops.Call(func() error { return server.Serve(s.limiter.Listen(ctx, l, bound)) })
+			err := daemon.Call(func() error { return server.Serve(s.limiter.Listen(ctx, l, bound)) })
 			if !errors.Is(err, connlimit.ErrStopped) {
 				failed <- err
 				cancel()

@@ -1,5 +1,6 @@
-// Package logqueue writes a log without a wait: a reader that stops or goes stops nothing but the log.
-package logqueue
+// The queue of a log writes without a wait: a reader that stops or goes stops nothing but the log.
+
+package daemon
 
 import (
 	"bytes"
@@ -7,8 +8,6 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"meshddns/internal/ops"
 )
 
 const (
@@ -18,9 +17,9 @@ const (
 	closeTime = time.Second
 )
 
-// Queue passes lines to a writer from one goroutine. When maxWaiting octets wait, it drops further
+// LogQueue passes lines to a writer from one goroutine. When maxWaiting octets wait, it drops further
 // lines; the next line that has room follows one that says how many were dropped.
-type Queue struct {
+type LogQueue struct {
 	output io.Writer
 	format func(io.Writer) slog.Handler // of the line about dropped lines
 	ended  chan struct{}                // closed when all is written after Close
@@ -33,16 +32,16 @@ type Queue struct {
 	dropped uint64 // since the start
 }
 
-// New returns a queue. format makes a handler of the log's form.
-func New(output io.Writer, format func(io.Writer) slog.Handler) *Queue {
-	q := &Queue{output: output, format: format, ended: make(chan struct{})}
+// NewLogQueue returns a queue. format makes a handler of the log's form.
+func NewLogQueue(output io.Writer, format func(io.Writer) slog.Handler) *LogQueue {
+	q := &LogQueue{output: output, format: format, ended: make(chan struct{})}
 	q.changed.L = &q.mu
 	go q.run()
 	return q
 }
 
 // Write takes one line. It neither waits nor fails.
-func (q *Queue) Write(line []byte) (int, error) {
+func (q *LogQueue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	told := q.told()
@@ -57,10 +56,10 @@ func (q *Queue) Write(line []byte) (int, error) {
 }
 
 // drop counts a dropped line. The caller holds the lock.
-func (q *Queue) drop() { q.missed, q.dropped = q.missed+1, q.dropped+1 }
+func (q *LogQueue) drop() { q.missed, q.dropped = q.missed+1, q.dropped+1 }
 
 // told returns the line about dropped lines, nil if there are none. The caller holds the lock.
-func (q *Queue) told() []byte {
+func (q *LogQueue) told() []byte {
 	if q.missed == 0 {
 		return nil
 	}
@@ -70,7 +69,7 @@ func (q *Queue) told() []byte {
 }
 
 // run writes the lines, one call of Write each, until Close.
-func (q *Queue) run() {
+func (q *LogQueue) run() {
 	defer close(q.ended)
 	for {
 		lines, last := q.take()
@@ -86,7 +85,7 @@ func (q *Queue) run() {
 }
 
 // take waits for lines and returns all of them, and whether they are the last ones.
-func (q *Queue) take() (lines []byte, last bool) {
+func (q *LogQueue) take() (lines []byte, last bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.waiting) == 0 && !q.closed {
@@ -97,14 +96,14 @@ func (q *Queue) take() (lines []byte, last bool) {
 }
 
 // lost counts a line that the writer refused.
-func (q *Queue) lost() {
+func (q *LogQueue) lost() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.drop()
 }
 
 // WriteMetrics writes the number of lines that were dropped since the start.
-func (q *Queue) WriteMetrics(page *ops.Page) {
+func (q *LogQueue) WriteMetrics(page *Page) {
 	q.mu.Lock()
 	dropped := q.dropped
 	q.mu.Unlock()
@@ -113,7 +112,7 @@ func (q *Queue) WriteMetrics(page *ops.Page) {
 }
 
 // Close returns when all lines are written, or after a second.
-func (q *Queue) Close() {
+func (q *LogQueue) Close() {
 	q.mu.Lock()
 	q.closed = true
 	q.changed.Signal()

@@ -1,6 +1,6 @@
 // Faults that last, as states.
 
-package ops
+package daemon
 
 import (
 	"log/slog"

@@ -1,6 +1,6 @@
-// Package ops has what each part of a program needs to be operated: tasks that run concurrently and end in
-// order, panics as errors, faults that are logged when they begin and end, and metrics.
-package ops
+// Package daemon has what each part of a program needs that runs for months: tasks that run concurrently and end in
+// order, panics as errors, faults that are logged when they begin and end, metrics, and a log that never waits.
+package daemon
 
 import (
 	"context"

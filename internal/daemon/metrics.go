@@ -1,7 +1,7 @@
 // Metrics count events and are written in the Prometheus text format, version 0.0.4
 // (https://prometheus.io/docs/instrumenting/exposition_formats/).
 
-package ops
+package daemon
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package logqueue
+package daemon
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ func format(w io.Writer) slog.Handler {
 }
 
 // dropped returns the number of dropped lines.
-func dropped(q *Queue) uint64 {
+func dropped(q *LogQueue) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.dropped
@@ -34,10 +34,10 @@ const missing = "level=WARN msg=\"lines of the log are missing here, because not
 
 // The queue takes lines up to its limit while their writer blocks, and drops the next one. What is
 // written then has all other lines in order, and tells what is missing where it is missing.
-func TestLimit(t *testing.T) {
+func TestLogLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &support.Log{Held: make(chan struct{})}
-		q := New(out, format)
+		q := NewLogQueue(out, format)
 		write := func(line string) { fmt.Fprintln(q, line) }
 		write("first")
 		synctest.Wait() // the writer has it
@@ -78,10 +78,10 @@ func (w *refusing) Write(line []byte) (int, error) {
 }
 
 // Lines that the writer refuses count as dropped.
-func TestRefused(t *testing.T) {
+func TestLogRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &refusing{}
-		q := New(out, format)
+		q := NewLogQueue(out, format)
 		for range 3 {
 			fmt.Fprintln(q, "lost")
 		}
@@ -96,11 +96,11 @@ func TestRefused(t *testing.T) {
 }
 
 // Close waits for the last lines, but not for longer than closeTime.
-func TestClose(t *testing.T) {
+func TestLogClose(t *testing.T) {
 	for _, takes := range []time.Duration{closeTime - 1, closeTime + 1} {
 		synctest.Test(t, func(t *testing.T) {
 			out := &support.Log{Held: make(chan struct{})}
-			q := New(out, format)
+			q := NewLogQueue(out, format)
 			fmt.Fprintln(q, "last")
 			time.AfterFunc(takes, func() { close(out.Held) })
 			began := time.Now()

@@ -1,6 +1,6 @@
 // Panics as errors, so that one request, connection or task cannot end the program.
 
-package ops
+package daemon
 
 import (
 	"fmt"
