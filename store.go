@@ -430,6 +430,7 @@ func (s *store) CheckService(ctx context.Context, id string) error {
 type usageZone struct {
 	domain  sql.Null[string] // as typed
 	zone    string           // as DNS has it
+	own     sql.Null[string] // the name of the configuration's record; not valid without a configuration
 	nowhere bool             // no account can publish
 }
 
@@ -442,11 +443,12 @@ func (z usageZone) state() reconcile.PlaceState {
 }
 
 func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZone, err error) {
-	var own bool
+	var account bool
 	var configured sql.Null[string]
 	err = q.QueryRowContext(ctx, `
-		SELECT domain, zone, account IS NOT NULL, (SELECT zone FROM configuration WHERE id = 1) FROM services WHERE id = ?`, service).Scan(
-		&z.domain, &z.zone, &own, &configured)
+		SELECT s.domain, s.zone, s.account IS NOT NULL, c.zone, c.name
+		FROM services s LEFT JOIN configuration c ON c.id = 1 WHERE s.id = ?`, service).Scan(
+		&z.domain, &z.zone, &account, &configured, &z.own)
 	switch {
 	case err != nil:
 		return z, sqlite.Absent(err, errNoService)
@@ -455,7 +457,7 @@ func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZ
 	case z.domain.V == "":
 		return z, errNoDomain
 	}
-	z.nowhere = !configured.Valid || !own && !dns.Within(z.zone, configured.V)
+	z.nowhere = !configured.Valid || !account && !dns.Within(z.zone, configured.V)
 	return z, nil
 }
 
@@ -508,10 +510,16 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 				return fmt.Errorf("insert options: %w", err)
 			}
 		}
-		if u.HeldBy, err = nameHolder(ctx, tx, u); err != nil {
+		known, err := s.ledger.AddName(ctx, tx, u.Name, zone.own)
+		if err != nil {
 			return err
 		}
-		if err := s.events.Add(ctx, tx, events.Reserved(u)); err != nil {
+		if u.HeldBy = u.Network; known { // else no other usage has the name
+			if u.HeldBy, err = nameHolder(ctx, tx, u.Name); err != nil {
+				return err
+			}
+		}
+		if err := s.events.Add(ctx, tx, events.Reserved(u)); err != nil || !known {
 			return err
 		}
 		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
@@ -519,16 +527,12 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 	return u, err
 }
 
-// nameHolder returns the network that reserved the usage's name first. An automatic name contains
-// the id of its network, so no other network has it.
-func nameHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Null[mesh.NetworkID], err error) {
-	if u.Mode == mesh.AutomaticMode {
-		return u.Network, nil
-	}
+// nameHolder returns the network that reserved a name first.
+func nameHolder(ctx context.Context, tx *sql.Tx, name string) (network sql.Null[mesh.NetworkID], err error) {
 	var seq int64
 	err = tx.QueryRowContext(ctx, `
 		SELECT min(u.seq), b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
-		WHERE u.name = ? AND b.status = 'active'`, u.Name).Scan(&seq, &network)
+		WHERE u.name = ? AND b.status = 'active'`, name).Scan(&seq, &network)
 	return network, err
 }
 
@@ -541,9 +545,10 @@ func prefixHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Nu
 	return network, sqlite.Absent(err, nil)
 }
 
-// CountUsages counts the usages of a service with a prefix, letter case aside.
+// CountUsages counts the usages of a service with a prefix, letter case aside. The search takes a few microseconds, so
+// the end of ctx does not cancel it: a goroutine that watches for the end costs as much.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int64, err error) {
-	err = s.db.Reader.QueryRowContext(ctx, `
+	err = s.db.Reader.QueryRowContext(context.WithoutCancel(ctx), `
 		SELECT count(*) FROM usages
 		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix).Scan(&count)
 	return count, err

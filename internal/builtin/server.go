@@ -102,7 +102,7 @@ func (s *Server) Close() {
 }
 
 // Hidden returns a function that reports whether the server is on and resolvers do not find it: neither by its own
-// name, nor at an address of this host, which reachable reports. It logs once when they no longer do.
+// name, nor at an address of this host, which reachable reports. It logs when they no longer do, and when they do again.
 func Hidden(c nameserver.Config, reachable func() bool, log *slog.Logger) func() bool {
 	if !on(c) || len(c.Hosts) > 0 {
 		return func() bool { return false }
@@ -110,8 +110,11 @@ func Hidden(c nameserver.Config, reachable func() bool, log *slog.Logger) func()
 	var lost atomic.Bool
 	return func() bool {
 		found := reachable()
-		if was := lost.Swap(!found); !found && !was {
+		switch was := lost.Swap(!found); {
+		case !found && !was:
 			log.Warn("no resolver finds the built-in zones: this host has no public address, and -dns-host is not set")
+		case found && was:
+			log.Info("resolvers find the built-in zones again")
 		}
 		return !found
 	}

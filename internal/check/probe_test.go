@@ -198,22 +198,8 @@ func TestTestable(t *testing.T) {
 	}
 }
 
-// TestGateways reads lines of the kernel's tables. A gateway that refuses a connection has answered; one
-// that never did is no control.
+// TestGateways: a gateway that refuses a connection has answered; one that never did is no control.
 func TestGateways(t *testing.T) {
-	for _, c := range []struct {
-		lines string
-		parse func([]string) netip.Addr
-		want  string
-	}{
-		{"Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\neth0 00000000 0100007F 0003 0 0 0 00000000 0 0 0\neth0 0000FEA9 00000000 0001 0 0 0 0000FFFF 0 0 0\n", gateway4, "[127.0.0.1]"},
-		{strings.Repeat("0", 32) + " 00 " + strings.Repeat("0", 32) + " 00 fe800000000000000000000000000001 00000400 1 0 00450003 eth0\n", gateway6, "[fe80::1%eth0]"},
-		{strings.Repeat("0", 32) + " 00 " + strings.Repeat("0", 32) + " 00 " + strings.Repeat("0", 32) + " ffffffff 1 0 00200200 lo\n", gateway6, "[]"},
-	} {
-		if got := parseGateways(strings.NewReader(c.lines), c.parse); shownAddresses(got) != c.want {
-			t.Errorf("gateways %s, want %s", shownAddresses(got), c.want)
-		}
-	}
 	route := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 	control := Control{gateways: func() []netip.Addr { return route }}
 	if ok, known := control.Reachable(t.Context()); !ok || !known {
@@ -226,12 +212,4 @@ func TestGateways(t *testing.T) {
 	if ok, known := (&Control{gateways: func() []netip.Addr { return nil }}).Reachable(t.Context()); ok || known {
 		t.Errorf("without a control: %t, %t", ok, known)
 	}
-}
-
-func shownAddresses(all []netip.Addr) string {
-	var texts []string
-	for _, a := range all {
-		texts = append(texts, a.String())
-	}
-	return "[" + strings.Join(texts, " ") + "]"
 }

@@ -91,7 +91,7 @@ type Detail struct {
 	From, To      int64      // of a Gap: the seqs that are missing
 }
 
-// JSON returns a value for Detail.Before or Detail.After.
+// JSON returns a value as JSON, such as for Detail.Before and Detail.After.
 func JSON(v any) json.RawMessage {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -2,6 +2,8 @@ package hostaddr
 
 import (
 	"bufio"
+	"cmp"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -9,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -112,10 +115,29 @@ func hinted(err error) error {
 
 // defaultInterface returns the interface of the default route with the lowest metric, "" if there is none.
 func defaultInterface(f Family) (string, error) {
-	if f == IPv6 {
-		return readNet(f, "ipv6_route", func(r io.Reader) (string, error) { return bestRoute(r, parseRoute6) })
+	routes, err := defaultRoutes(f)
+	return bestRoute(routes), err
+}
+
+// Gateways returns the gateways of the default routes.
+func Gateways() (all []netip.Addr) {
+	for _, f := range []Family{IPv4, IPv6} {
+		routes, _ := defaultRoutes(f)
+		for _, r := range routes {
+			if r.gateway.IsValid() && !r.gateway.IsUnspecified() {
+				all = append(all, r.gateway)
+			}
+		}
 	}
-	return readNet(f, "route", func(r io.Reader) (string, error) { return bestRoute(r, parseRoute4) })
+	return all
+}
+
+func defaultRoutes(f Family) ([]route, error) {
+	name, parse := "route", parseRoute4
+	if f == IPv6 {
+		name, parse = "ipv6_route", parseRoute6
+	}
+	return readNet(f, name, func(r io.Reader) ([]route, error) { return parseRoutes(r, parse) })
 }
 
 // readNet parses a file of /proc/self/net, because /proc/net is hidden when proc is mounted with subset=pid.
@@ -133,32 +155,42 @@ func readNet[T any](f Family, name string, parse func(io.Reader) (T, error)) (T,
 	return parse(file)
 }
 
-// route is a default route. Of two with the same metric the first in the kernel's list counts.
+// route is a default route.
 type route struct {
-	iface  string
-	metric uint64
+	iface   string
+	metric  uint64
+	gateway netip.Addr
 }
 
-func bestRoute(r io.Reader, parse func(fields []string) (route, bool)) (string, error) {
-	var best route
+func parseRoutes(r io.Reader, parse func(fields []string) (route, bool)) (all []route, err error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		found, ok := parse(strings.Fields(lines.Text()))
-		if ok && (best.iface == "" || found.metric < best.metric) {
-			best = found
+		if found, ok := parse(strings.Fields(lines.Text())); ok {
+			all = append(all, found)
 		}
 	}
-	return best.iface, lines.Err()
+	return all, lines.Err()
+}
+
+// bestRoute returns the interface of the route with the lowest metric; of several, of the first in the kernel's list.
+func bestRoute(all []route) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return slices.MinFunc(all, func(a, b route) int { return cmp.Compare(a.metric, b.metric) }).iface
 }
 
 // parseRoute4 reads a line of /proc/net/route: Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT.
-// The metric is decimal, the rest hexadecimal. It returns false except for a default route in use.
+// The metric is decimal, the rest hexadecimal, with addresses in the order of octets of this host. It returns false except for a default route in use.
 func parseRoute4(fields []string) (route, bool) {
 	if len(fields) < 8 || fields[1] != "00000000" || fields[7] != "00000000" || !inUse(fields[3]) {
 		return route{}, false
 	}
 	metric, err := strconv.ParseUint(fields[6], 10, 32)
-	return route{fields[0], metric}, err == nil
+	number, _ := strconv.ParseUint(fields[2], 16, 32) // 0, no gateway, if it is none
+	var gateway [4]byte
+	binary.NativeEndian.PutUint32(gateway[:], uint32(number))
+	return route{fields[0], metric, netip.AddrFrom4(gateway)}, err == nil
 }
 
 // parseRoute6 reads a line of /proc/net/ipv6_route: destination and its length, source and its length, next hop, metric,
@@ -169,7 +201,12 @@ func parseRoute6(fields []string) (route, bool) {
 		return route{}, false
 	}
 	metric, err := strconv.ParseUint(fields[5], 16, 32)
-	return route{fields[9], metric}, err == nil
+	octets, _ := hex.DecodeString(fields[4])
+	gateway, _ := netip.AddrFromSlice(octets)
+	if gateway.IsLinkLocalUnicast() {
+		gateway = gateway.WithZone(fields[9])
+	}
+	return route{fields[9], metric, gateway}, err == nil
 }
 
 func inUse(flags string) bool {

@@ -70,9 +70,29 @@ func TestBestRoute6(t *testing.T) {
 
 func checkBestRoute(t *testing.T, text string, parse func([]string) (route, bool), want string) {
 	t.Helper()
-	got, err := bestRoute(strings.NewReader(text), parse)
-	if err != nil || got != want {
+	routes, err := parseRoutes(strings.NewReader(text), parse)
+	if got := bestRoute(routes); err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
+
+// TestGatewayOfRoute reads gateways; the line of IPv4 is as a little-endian host has it.
+func TestGatewayOfRoute(t *testing.T) {
+	const zero = "00000000000000000000000000000000"
+	for line, want := range map[string]string{
+		"eth0 00000000 0100007F 0003 0 0 0 00000000 0 0 0":                                                     "127.0.0.1",
+		"eth0 00000000 00000000 0001 0 0 0 00000000 0 0 0":                                                     "0.0.0.0",
+		zero + " 00 " + zero + " 00 fe800000000000000000000000000001 00000400 00000001 00000000 00450003 eth0": "fe80::1%eth0",
+		zero + " 00 " + zero + " 00 " + zero + " 00000400 00000001 00000000 00000001 eth0":                     "::",
+	} {
+		parse := parseRoute4
+		if strings.HasPrefix(line, zero) {
+			parse = parseRoute6
+		}
+		routes, err := parseRoutes(strings.NewReader(line), parse)
+		if err != nil || len(routes) != 1 || routes[0].gateway.String() != want {
+			t.Errorf("%s: %v, %v, want %s", line, routes, err, want)
+		}
 	}
 }
 
@@ -111,7 +131,8 @@ func FuzzBestRoute(f *testing.F) {
 	f.Add("00000000000000000000000000000000 00 00000000000000000000000000000000 00 00000000000000000000000000000000 00000400 00000001 00000000 00000001 eth0\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, parse := range []func([]string) (route, bool){parseRoute4, parseRoute6} {
-			if name, _ := bestRoute(strings.NewReader(text), parse); !strings.Contains(text, name) {
+			routes, _ := parseRoutes(strings.NewReader(text), parse)
+			if name := bestRoute(routes); !strings.Contains(text, name) {
 				t.Errorf("interface %q is not in the text", name)
 			}
 		}

@@ -154,7 +154,7 @@ func TestOwners(t *testing.T) {
 		}
 		return nil
 	})
-	if r, _, err := b.Request(t.Context()); err != nil || r.Trigger != reconcile.TriggerChange || !r.At.Equal(b.now) {
+	if r, err := b.Request(t.Context()); err != nil || r.Trigger != reconcile.TriggerChange || !r.At.Equal(b.now) {
 		t.Errorf("an adoption asks for %+v, %v", r, err)
 	}
 	if take("cccccccccccc") {

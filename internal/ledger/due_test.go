@@ -309,3 +309,35 @@ func TestPassAndWaitingChanges(t *testing.T) {
 		b.settle(reconcile.Due{Name: "x", Version: b.name("x").Version})
 	}
 }
+
+// TestAddName has new names without a configuration, which wait for a pass, and with one; one of them is the name of a
+// usage whose record in another format may be at the configuration's name.
+func TestAddName(t *testing.T) {
+	b := newBook(t)
+	own := sql.Null[string]{V: host, Valid: true}
+	beside := reconcile.Beside(host)[0]
+	for _, test := range []struct {
+		name  string
+		own   sql.Null[string]
+		known bool
+		due   []string
+	}{
+		{"a", sql.Null[string]{}, false, nil},
+		{"a", own, true, nil},
+		{"b", own, false, []string{"b"}},
+		{"b", sql.Null[string]{}, true, []string{"b"}},
+		{beside, own, false, []string{"b", beside, host}},
+	} {
+		b.tx(func(ctx context.Context, tx *sql.Tx) error {
+			known, err := b.AddName(ctx, tx, test.name, test.own)
+			if known != test.known {
+				t.Errorf("%s: known is %t", test.name, known)
+			}
+			return err
+		})
+		due := b.dueIn(reconcile.LaneChanged)
+		slices.Sort(due)
+		slices.Sort(test.due)
+		want(t, test.name, due, test.due)
+	}
+}

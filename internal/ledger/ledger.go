@@ -94,18 +94,47 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 	return g.tell(ctx, tx, []string{name})
 }
 
+// AddName stores the name of a new usage if it is not known, and reports whether it was. own is the name of the
+// configuration's record. With a configuration the name is due at once. Without one nothing is published, and the
+// name waits for the pass that a new configuration requests.
+func (g *Ledger) AddName(ctx context.Context, tx *sql.Tx, name string, own sql.Null[string]) (known bool, err error) {
+	due := sql.Null[int64]{V: sqlite.Stamp(g.config.Now()), Valid: own.Valid}
+	if known, err = addName(ctx, tx, name, reconcile.LaneChanged, due); known || err != nil {
+		return known, err
+	}
+	return false, g.markBeside(ctx, tx, name, own.V, reconcile.LaneChanged)
+}
+
+func addName(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane, due sql.Null[int64]) (known bool, err error) {
+	inserted, err := tx.ExecContext(ctx, `
+		INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, ?, 0) ON CONFLICT DO NOTHING`, name, due, lane)
+	if err != nil {
+		return false, err
+	}
+	count, err := inserted.RowsAffected()
+	return count == 0, err
+}
+
 // markOwn makes the configuration's own record due if a usage of a name may have, or may have had, a
 // record at its name.
 func (g *Ledger) markOwn(ctx context.Context, tx *sql.Tx, usages string, lane reconcile.Lane) error {
 	var own string
 	err := tx.QueryRowContext(ctx, `SELECT name FROM configuration WHERE id = 1`).Scan(&own)
-	if err != nil || !slices.Contains(reconcile.Beside(own), usages) {
+	if err != nil {
 		return sqlite.Absent(err, nil)
+	}
+	return g.markBeside(ctx, tx, usages, own, lane)
+}
+
+// markBeside is markOwn for the name of the configuration's record, "" for none.
+func (g *Ledger) markBeside(ctx context.Context, tx *sql.Tx, usages, own string, lane reconcile.Lane) error {
+	if own == "" || !slices.Contains(reconcile.Beside(own), usages) {
+		return nil
 	}
 	if lane != reconcile.LaneNode {
 		lane = reconcile.LaneChanged
 	}
-	_, err = g.markDue(ctx, tx, own, lane)
+	_, err := g.markDue(ctx, tx, own, lane)
 	return err
 }
 
@@ -113,12 +142,7 @@ func (g *Ledger) markOwn(ctx context.Context, tx *sql.Tx, usages string, lane re
 // the lane of a person's order. A change by a node or a check joins what the name is due for, and changes no time.
 func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) (known bool, err error) {
 	due := g.config.Now()
-	inserted, err := tx.ExecContext(ctx, `
-		INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, ?, 0) ON CONFLICT DO NOTHING`, name, sqlite.Stamp(due), lane)
-	if err != nil {
-		return false, err
-	}
-	if count, err := inserted.RowsAffected(); err != nil || count > 0 {
+	if known, err = addName(ctx, tx, name, lane, sql.Null[int64]{V: sqlite.Stamp(due), Valid: true}); err != nil || !known {
 		return false, err
 	}
 	if lane == reconcile.LaneNode {
@@ -448,12 +472,12 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 	})
 }
 
-// Request reads the request for a new pass, and reports whether a pass runs.
-func (g *Ledger) Request(ctx context.Context) (r reconcile.Request, running bool, err error) {
+// Request reads the request for a new pass.
+func (g *Ledger) Request(ctx context.Context) (r reconcile.Request, err error) {
 	var at int64
-	err = g.config.Reader.QueryRowContext(ctx, `SELECT requested, requested_at, running <> '' FROM pass WHERE id = 1`).Scan(&r.Trigger, &at, &running)
+	err = g.config.Reader.QueryRowContext(ctx, `SELECT requested, requested_at FROM pass WHERE id = 1`).Scan(&r.Trigger, &at)
 	r.At = sqlite.Stamped(at)
-	return r, running, err
+	return r, err
 }
 
 // DropRequest deletes the request for a new pass.
@@ -464,13 +488,18 @@ func (g *Ledger) DropRequest(ctx context.Context) error {
 	})
 }
 
-// Pass reads the progress of the running pass.
-func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
+// CutPass reads the begin of the pass that an earlier run of the program has not ended, zero if there is none. If a change
+// asked for that pass, the change asks again.
+func (g *Ledger) CutPass(ctx context.Context) (p reconcile.Progress, err error) {
 	var running string
-	if err = g.config.Reader.QueryRowContext(ctx, `SELECT running FROM pass WHERE id = 1`).Scan(&running); err != nil {
+	if err = g.config.Reader.QueryRowContext(ctx, `SELECT running FROM pass WHERE id = 1`).Scan(&running); err != nil || running == "" {
 		return p, err
 	}
-	return p, json.Unmarshal([]byte(running), &p)
+	err = json.Unmarshal([]byte(running), &p)
+	if t := p.Report.Trigger; err == nil && (t == reconcile.TriggerChange || t == reconcile.TriggerAddress) {
+		err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error { return g.RequestPass(ctx, tx, t) })
+	}
+	return p, err
 }
 
 // BeginPass stores a new pass, gives it a number, and deletes the request for it. Unless the clock began the pass, the
@@ -491,37 +520,20 @@ func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reco
 			}
 		}
 		p.Number = number
-		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = ? WHERE id = 1`, text(p))
+		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = ? WHERE id = 1`, string(events.JSON(p)))
 		return err
 	})
 	return number, err
 }
 
-// SavePass stores the progress of the running pass.
-func (g *Ledger) SavePass(ctx context.Context, p reconcile.Progress) error {
-	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = ? WHERE id = 1`, text(p))
-		return err
-	})
-}
-
 // EndPass stores the report of a pass, which does not run any more.
 func (g *Ledger) EndPass(ctx context.Context, r reconcile.Report) error {
 	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `UPDATE pass SET running = '', last = ? WHERE id = 1`, text(r)); err != nil {
+		if _, err := tx.ExecContext(ctx, `UPDATE pass SET running = '', last = ? WHERE id = 1`, string(events.JSON(r))); err != nil {
 			return err
 		}
 		return g.tellOrphans(ctx, tx, r)
 	})
-}
-
-// text returns a value as JSON.
-func text(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // a type that JSON cannot hold is a mistake of this program
-	}
-	return string(data)
 }
 
 // LastReport reads the report of the last complete pass, nil if there is none.
@@ -557,12 +569,6 @@ func storedMark(m reconcile.PassMark) int64 {
 // parseMark is the inverse of storedMark.
 func parseMark(stored int64) reconcile.PassMark {
 	return reconcile.PassMark{Number: stored / 2, Bad: stored%2 == 1}
-}
-
-// BadNames reads names in order that the pass has marked as bad.
-func (g *Ledger) BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error) {
-	return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `
-		SELECT name FROM names WHERE name > ? AND pass = ? ORDER BY name LIMIT ? + 0`, after, storedMark(reconcile.PassMark{Number: pass, Bad: true}), limit)
 }
 
 // CountLater counts the names in reconcile.LaneLater.

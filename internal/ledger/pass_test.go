@@ -19,15 +19,15 @@ func (b *book) after(cursor string, pass int64) []string {
 	return names
 }
 
-// TestPassGoesOn has a pass that a program begins and another one ends.
-func TestPassGoesOn(t *testing.T) {
+// TestPassIsCut has a pass that a program begins, and that another one begins anew.
+func TestPassIsCut(t *testing.T) {
 	b := newBook(t)
 	b.tx(func(ctx context.Context, tx *sql.Tx) error { return b.RequestPass(ctx, tx, reconcile.TriggerAddress) })
 	b.tx(func(ctx context.Context, tx *sql.Tx) error { return b.RequestPass(ctx, tx, reconcile.TriggerChange) })
 	asked := reconcile.Request{Trigger: reconcile.TriggerChange, At: b.now}
-	b.wantRequest(asked, false)
+	b.wantRequest(asked)
 	b.tx(func(ctx context.Context, tx *sql.Tx) error { return b.RequestPass(ctx, tx, reconcile.TriggerAddress) })
-	b.wantRequest(asked, false)
+	b.wantRequest(asked)
 
 	settings, err := b.Settings(t.Context())
 	b.must(err)
@@ -35,42 +35,49 @@ func TestPassGoesOn(t *testing.T) {
 	if number, err := b.BeginPass(t.Context(), progress, reconcile.Settings{Configured: true}); number != 0 || err != nil {
 		t.Errorf("under other settings pass %d begins, %v", number, err)
 	}
-	b.wantRequest(asked, false)
+	b.wantRequest(asked)
 	number, err := b.BeginPass(t.Context(), progress, settings)
 	if b.must(err); number != 1 {
 		t.Errorf("the first pass has number %d", number)
 	}
-	b.wantRequest(reconcile.Request{At: asked.At}, true)
+	b.wantRequest(reconcile.Request{At: asked.At})
 	if report, err := b.LastReport(t.Context()); report != nil || err != nil {
 		t.Errorf("before the first pass ends: %+v, %v", report, err)
 	}
 
-	progress.Number, progress.Cursor = number, "m"
+	b.reopen()
+	progress.Number = number
+	got, err := b.CutPass(t.Context())
+	if b.must(err); !reflect.DeepEqual(got, progress) {
+		t.Errorf("%+v was cut, want %+v", got, progress)
+	}
+	b.wantRequest(reconcile.Request{At: asked.At})
 	progress.Report.Names, progress.Report.Counts = 3, map[string]int{reconcile.ActionCreate: 3}
 	progress.Report.Records = []reconcile.Outcome{{Name: "a", Action: reconcile.ActionCreate, Value: "v"}}
-	b.must(b.SavePass(t.Context(), progress))
-	b.reopen()
-	got, err := b.Pass(t.Context())
-	if b.must(err); !reflect.DeepEqual(got, progress) {
-		t.Errorf("%+v goes on, want %+v", got, progress)
-	}
 	b.must(b.EndPass(t.Context(), progress.Report))
 	b.reopen()
 	report, err := b.LastReport(t.Context())
 	if b.must(err); !reflect.DeepEqual(report, &progress.Report) {
 		t.Errorf("%+v is the report, want %+v", report, progress.Report)
 	}
-	b.wantRequest(reconcile.Request{At: asked.At}, false)
+	b.wantRequest(reconcile.Request{At: asked.At})
+	if got, err := b.CutPass(t.Context()); got.Number != 0 || err != nil {
+		t.Errorf("after its end %+v was cut, %v", got, err)
+	}
+	progress.Report.Trigger = reconcile.TriggerChange
 	if number, err = b.BeginPass(t.Context(), progress, settings); number != 2 || err != nil {
 		t.Errorf("the next pass has number %d, %v", number, err)
 	}
+	_, err = b.CutPass(t.Context())
+	b.must(err)
+	b.wantRequest(reconcile.Request{Trigger: reconcile.TriggerChange, At: b.now})
 }
 
-func (b *book) wantRequest(want reconcile.Request, wantRuns bool) {
+func (b *book) wantRequest(want reconcile.Request) {
 	b.t.Helper()
-	r, runs, err := b.Request(b.t.Context())
-	if b.must(err); r.Trigger != want.Trigger || !r.At.Equal(want.At) || runs != wantRuns {
-		b.t.Errorf("asked for is %+v, runs %t, want %+v, %t", r, runs, want, wantRuns)
+	r, err := b.Request(b.t.Context())
+	if b.must(err); r.Trigger != want.Trigger || !r.At.Equal(want.At) {
+		b.t.Errorf("asked for is %+v, want %+v", r, want)
 	}
 }
 
@@ -79,7 +86,7 @@ func TestRequestIsDropped(t *testing.T) {
 	b := newBook(t)
 	b.tx(func(ctx context.Context, tx *sql.Tx) error { return b.RequestPass(ctx, tx, reconcile.TriggerAddress) })
 	b.must(b.DropRequest(t.Context()))
-	if r, _, err := b.Request(t.Context()); r.Trigger != "" || err != nil {
+	if r, err := b.Request(t.Context()); r.Trigger != "" || err != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -112,12 +119,6 @@ func TestNamesOfAPass(t *testing.T) {
 	want(t, "the pass", b.after("", 4), []string{"asked", "bad once", "changed", "held", "idle", "next pass", "zone once"})
 	want(t, "behind a cursor", b.after("changed", 4), []string{"held", "idle", "next pass", "zone once"})
 	want(t, "of no pass", b.after("", 0), []string{"asked", "bad", "bad once", "bad too", "changed", "counted", "held", "idle", "next pass", "zone once"})
-	bad, err := b.BadNames(t.Context(), 4, "", 100)
-	b.must(err)
-	want(t, "bad", bad, []string{"bad", "bad too"})
-	bad, err = b.BadNames(t.Context(), 4, "bad", 100)
-	b.must(err)
-	want(t, "bad, behind a cursor", bad, []string{"bad too"})
 	b.settle(reconcile.Due{Name: "bad", Version: 1})
 	if n := b.name("bad"); n.Pass != (reconcile.PassMark{Number: 4, Bad: true}) {
 		t.Errorf("a mark goes without another: %+v", n.Pass)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshddns/internal/dns"
+	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
@@ -371,7 +372,7 @@ func (l *loader) living(ctx context.Context, usages []storedUsage) error {
 			at[usage].Leased = append(at[usage].Leased, e)
 		}
 		return err
-	}, text(seqs))
+	}, string(events.JSON(seqs)))
 	if err != nil {
 		return err
 	}
@@ -381,7 +382,7 @@ func (l *loader) living(ctx context.Context, usages []storedUsage) error {
 		err := rows.Scan(&usage, &endpoint)
 		at[usage].Dead = append(at[usage].Dead, endpoint)
 		return err
-	}, text(seqs))
+	}, string(events.JSON(seqs)))
 }
 
 // service reads the part of a usage that comes from its service. The account is the

@@ -151,7 +151,7 @@ type aliRecord struct {
 
 func (e aliRecord) entry() entry {
 	off := e.Line != aliLine || e.Status == "DISABLE" // disabled, or not for every resolver
-	return entry{e.RecordId, e.RR, e.Type, e.Value, e.TTL, off}
+	return entry{id: e.RecordId, host: e.RR, kind: e.Type, text: e.Value, ttl: e.TTL, off: off}
 }
 
 // entries names the zone in the vendor's spelling, also within the full name, because the vendor

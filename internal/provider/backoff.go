@@ -40,6 +40,16 @@ func (b Backoff) Delay(failed int, err error) time.Duration {
 	return delay + rand.N(delay/5+1)
 }
 
+// poll calls done, with pauses, until it is true. It returns false if the context ends before.
+func (b Backoff) poll(ctx context.Context, done func() bool) bool {
+	for failed := 1; !done(); failed++ {
+		if !pause(ctx, b.delay(failed)) {
+			return false
+		}
+	}
+	return true
+}
+
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

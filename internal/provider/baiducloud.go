@@ -182,7 +182,7 @@ type baiduRecord struct {
 // entry is off if the record is not for every resolver.
 func (r baiduRecord) entry() entry {
 	off := r.Status != "" && r.Status != "running" || r.Line != "" && r.Line != baiduLine
-	return entry{r.ID, r.RR, r.Type, r.Value, r.TTL, off}
+	return entry{id: r.ID, host: r.RR, kind: r.Type, text: r.Value, ttl: r.TTL, off: off}
 }
 
 // entries selects by the name alone. An alias there is a conflict, except beside values, which can be

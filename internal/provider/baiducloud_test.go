@@ -96,7 +96,7 @@ func TestBaiduCloudErrors(t *testing.T) {
 		{baiduFailure(http.StatusBadRequest, "RecordConflict"), Conflict},
 	}, "c4abab14-ebc4", "words of the vendor")
 	for code, kind := range map[string]Kind{"RecordDuplicated": exists, "RecordAlreadyExists": exists, "NoSuchObject": ""} {
-		if got := baiduErrors.of(code); got != kind {
+		if got := baiduErrors.of(code, ""); got != kind {
 			t.Errorf("%s is %s, want %s", code, got, kind)
 		}
 	}

@@ -109,6 +109,7 @@ type job struct {
 	over   bool // failed or done
 	err    error
 
+	alone    bool // it is read and made by calls of its own
 	repeated bool // it is made by a retry, after an attempt with an unknown outcome
 }
 
@@ -138,9 +139,13 @@ func (c *Client) BatchSize() int {
 
 // ChangeAll makes changes of different names or types in one zone.
 func (c *Client) ChangeAll(ctx context.Context, changes []Change) []error {
+	return c.change(ctx, changes, false)
+}
+
+func (c *Client) change(ctx context.Context, changes []Change, alone bool) []error {
 	var all jobs
 	for _, change := range changes {
-		j := &job{change: change, at: change.at()}
+		j := &job{change: change, at: change.at(), alone: alone}
 		if err := c.fits(change); err != nil {
 			j.end(unmade(err))
 		}
@@ -188,7 +193,7 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 	}
 	c.applyAll(ctx, z, todo.left())
 	made := todo.left()
-	c.confirmAll(ctx, z, made)
+	c.confirm(ctx, z, made)
 	for _, j := range made {
 		if j.err = unsure(j.err); j.repeated {
 			j.err = repeated(j.err)
@@ -240,6 +245,9 @@ func (c *Client) look(ctx context.Context, z zone, todo jobs, share time.Duratio
 
 // lookTogether reads the names together. ErrNotListed means that they must be read one by one.
 func (c *Client) lookTogether(ctx context.Context, z zone, todo jobs) (*zoneSets, error) {
+	if todo[0].alone {
+		return nil, ErrNotListed
+	}
 	var names []string
 	var types []Type
 	wanted := map[string]bool{}
@@ -267,17 +275,17 @@ func (c *Client) lookTogether(ctx context.Context, z zone, todo jobs) (*zoneSets
 
 // applyAll makes the planned changes.
 func (c *Client) applyAll(ctx context.Context, z zone, todo jobs) {
+	var plans []plan
+	for _, j := range todo {
+		plans = append(plans, j.plan)
+	}
 	var errs []error
-	done := len(todo) == 0
-	if v, ok := c.vendor.(batchVendor); ok && !done {
-		var plans []plan
-		for _, j := range todo {
-			plans = append(plans, j.plan)
-		}
+	v, done := c.vendor.(batchVendor)
+	if done = done && len(todo) > 0 && !todo[0].alone; done {
 		errs, done = v.applyAll(ctx, z, plans)
 	}
 	if !done {
-		errs = each(ctx, WriteTime/2, len(todo), func(i int) error { return c.apply(ctx, todo[i].plan) })
+		errs = each(ctx, WriteTime/2, len(plans), func(i int) error { return c.apply(ctx, plans[i]) })
 	}
 	for i, err := range errs {
 		if todo[i].repeated = errors.Is(err, ErrRepeated); err != nil && !todo[i].repeated {
@@ -286,20 +294,22 @@ func (c *Client) applyAll(ctx context.Context, z zone, todo jobs) {
 	}
 }
 
-// confirmAll waits until the lists show the changes, as confirm does for one change.
-func (c *Client) confirmAll(ctx context.Context, z zone, todo jobs) {
-	for wait := c.poll; len(todo) > 0; wait = min(2*wait, longestPoll) {
+// confirm waits until the lists show the changes. Some vendors list a new record late: a read in between
+// would make the program write the record again, or leave it behind.
+func (c *Client) confirm(ctx context.Context, z zone, todo jobs) {
+	shown := Backoff{First: c.poll, Longest: longestPoll}.poll(ctx, func() bool {
 		c.look(ctx, z, todo, 0)
 		for _, j := range todo.left() {
 			if !j.set.pending && j.plan.shownBy(j.set) {
 				j.end(nil)
 			}
 		}
-		if todo = todo.left(); len(todo) > 0 && !pause(ctx, wait) {
-			for _, j := range todo {
-				j.end(&Error{Kind: Temporary, Detail: msg.Say(j.at.name), Err: ErrUnseen})
-			}
-			return
+		todo = todo.left()
+		return len(todo) == 0
+	})
+	if !shown {
+		for _, j := range todo {
+			j.end(&Error{Kind: Temporary, Detail: msg.Say(j.at.name), Err: ErrUnseen})
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"meshddns/internal/dns"
@@ -18,20 +19,18 @@ import (
 type Client struct {
 	vendor vendor
 	apply  func(ctx context.Context, p plan) error
-	poll   time.Duration // the pause before confirm reads again
+	poll   time.Duration // the pause before confirm looks again
 
-	search turn // one search for zones at a time: the others use its result
+	search  turn                  // one search for zones at a time: the others use its result
+	listed  atomic.Bool           // the vendor's list of zones was read
+	failure atomic.Pointer[error] // of the last search that every other search would meet
+	cuts    map[string]string     // by name: the name if NS records delegate it, else ""; in the turn of search
 
-	mu     sync.Mutex
-	zones  map[string]known
-	listed bool // the vendor's list of zones was read, or the vendor has none
-	all    bool // zones has every zone of the account
-	sets   map[setKey]turn
-	costs  map[string]int  // by zone name: calls of the last list of the whole zone
-	cuts   map[string]bool // by name: whether NS records delegate it; in the turn of search
-
-	unanswered int   // successive searches for zones whose failure would meet every other search
-	failure    error // of the last of them
+	mu    sync.Mutex
+	zones map[string]known
+	all   bool // zones has every zone of the account
+	sets  map[setKey]turn
+	costs map[string]int // by zone name: calls of the last list of the whole zone
 }
 
 // vendor is the API of any vendor.
@@ -142,7 +141,7 @@ func newSetClient(v setVendor) *Client {
 func clientOf(v vendor, apply func(ctx context.Context, p plan) error) *Client {
 	return &Client{
 		vendor: v, apply: apply, poll: pollInterval, search: newTurn(),
-		zones: map[string]known{}, sets: map[setKey]turn{}, costs: map[string]int{}, cuts: map[string]bool{},
+		zones: map[string]known{}, sets: map[setKey]turn{}, costs: map[string]int{}, cuts: map[string]string{},
 	}
 }
 
@@ -184,7 +183,7 @@ func (s recordSet) values() RRset {
 		case r.off:
 			set.Off = append(set.Off, r.value)
 		case !slices.ContainsFunc(set.Values, r.value.Equal):
-			set.TTL = cmp.Or(s.ttl, r.ttl)
+			set.TTL = cmp.Or(set.TTL, s.ttl, r.ttl)
 			set.Values = append(set.Values, r.value)
 		case !slices.ContainsFunc(set.Copies, r.value.Equal):
 			set.Copies = append(set.Copies, r.value)
@@ -196,40 +195,11 @@ func (s recordSet) values() RRset {
 // Change makes the change and returns when the provider shows it. It reads the name first, and does
 // nothing if the values have changed since they were seen.
 func (c *Client) Change(ctx context.Context, ch Change) error {
-	if err := c.fits(ch); err != nil {
-		return unmade(err)
-	}
-	at := ch.at()
-	turn := c.turn(at)
-	if !turn.take(ctx) {
-		return &Error{Kind: Network, Detail: msg.Textf("%s: another change is under way", at.name), Err: ctx.Err(), Unmade: true}
-	}
-	defer turn.end()
-	p, err := c.plan(ctx, at, ch)
-	if err != nil || p.empty() {
-		return unmade(err)
-	}
-	if err := overtaken(at.name, c.apply(ctx, p)); err != nil {
-		return err
-	}
-	return unsure(c.confirm(ctx, p))
+	return c.change(ctx, []Change{ch}, true)[0]
 }
 
 // at returns the set that a change is about.
 func (ch Change) at() setKey { return setKey{dns.Fold(ch.Name), ch.Type} }
-
-// plan reads the name and plans the change.
-func (c *Client) plan(ctx context.Context, at setKey, ch Change) (plan, error) {
-	z, err := c.named(ctx, ch.Zone)
-	if err != nil {
-		return plan{}, err
-	}
-	seen, err := c.vendor.list(ctx, z, at)
-	if err != nil {
-		return plan{}, err
-	}
-	return newPlan(z, at, seen, ch)
-}
 
 // fits returns the reason why the client cannot make the change, whatever is at the name.
 func (c *Client) fits(ch Change) error {
@@ -381,7 +351,7 @@ func (p plan) split() (staying, leaving []record) {
 // after returns the set after the change. A set has one TTL (RFC 2181, section 5.2): if other values
 // remain, their TTL does too.
 func (p plan) after() recordSet {
-	to := recordSet{id: p.seen.id, ttl: p.seen.ttl}
+	to := recordSet{id: p.seen.id, ttl: p.seen.values().TTL}
 	to.records, _ = p.split()
 	if !slices.ContainsFunc(to.records, func(r record) bool { return !r.off }) {
 		to.ttl = p.ttl
@@ -396,23 +366,6 @@ func (p plan) after() recordSet {
 // of it, so the set cannot be written back.
 func unspeakable(name string) error {
 	return &Error{Kind: Conflict, Detail: msg.Textf("%s: a value there is not UTF-8, and would not go back as it is", name), Unmade: true}
-}
-
-// confirm waits until the list shows a change. Some vendors list a new record late: a read in between
-// would make the program write the record again, or leave it behind.
-func (c *Client) confirm(ctx context.Context, p plan) error {
-	for wait := c.poll; ; wait = min(2*wait, longestPoll) {
-		set, err := c.vendor.list(ctx, p.zone, p.at)
-		if err != nil {
-			return err
-		}
-		if p.shownBy(set) {
-			return nil
-		}
-		if !pause(ctx, wait) {
-			return &Error{Kind: Temporary, Detail: msg.Say(p.at.name), Err: ErrUnseen}
-		}
-	}
 }
 
 func (p plan) shownBy(set recordSet) bool {

@@ -45,7 +45,7 @@ func NewCloudflare(c Credentials) (*Client, error) {
 func cloudflareOf(a *api) *cloudflare {
 	a.timeless = true
 	v := &cloudflare{}
-	v.records = records{api: a, has: allTypes, read: looseTXT, find: v.find, entries: v.entries, erase: v.erase}
+	v.records = records{api: a, has: allTypes, read: looseTXT, quoted: true, find: v.find, entries: v.entries, write: v.write, erase: v.erase}
 	return v
 }
 
@@ -57,6 +57,7 @@ func signBearer(r *http.Request, key Credentials) {
 // cloudflareErrors are the codes that this client distinguishes. The vendor has no list of them: 6003
 // with 6103, 10000 and 81058 are certain, the others come from reports of users.
 var cloudflareErrors = codeKinds{
+	{"9109: *Unauthorized to access requested resource*", Permission},
 	{"6103|6111|6003|910[0-9]|10000", BadCredentials},
 	{"971", Throttled},
 	{"7003", ZoneNotFound},
@@ -72,23 +73,6 @@ var cloudflareNoBatch = codeKinds{{"700[013]|10405", noCall}}
 // noCall is the kind of a call that the API does not have.
 const noCall Kind = "no_call"
 
-// cloudflareForbidden is the message of a missing permission. Its code otherwise means a bad token.
-const cloudflareForbidden = "Unauthorized to access requested resource"
-
-// cloudflareKinds returns the meaning of the codes at an HTTP status. Code 10000 also comes with 429.
-// There, and with 5xx, the status decides.
-func cloudflareKinds(status int, words string) codeKinds {
-	switch {
-	case status == http.StatusTooManyRequests || status >= 500:
-		return nil
-	case strings.Contains(words, cloudflareForbidden):
-		return append(codeKinds{{"9109", Permission}}, cloudflareErrors...)
-	case status == http.StatusConflict: // the vendor's own clients retry after it
-		return append(slices.Clone(cloudflareErrors), codeKinds{{"*", Temporary}}...)
-	}
-	return cloudflareErrors
-}
-
 // cloudflareFailure is one of the errors in an answer; the chain has details.
 type cloudflareFailure struct {
 	Code    json.Number
@@ -96,22 +80,26 @@ type cloudflareFailure struct {
 	Chain   []cloudflareFailure `json:"error_chain"`
 }
 
-// verdict combines all errors: the first known code, and the messages of all.
+// verdict combines all errors: the first known code, and the messages of all. With 429, which has code 10000
+// too, and 5xx the status decides.
 func (f cloudflareFailure) verdict(status int, requestID string) (verdict, codeKinds) {
-	all := f.flat()[1:]
-	var words []string
-	for _, one := range all {
-		words = append(words, one.Message)
+	all, kinds := f.flat()[1:], cloudflareErrors
+	switch {
+	case status == http.StatusTooManyRequests || status >= 500:
+		kinds = nil
+	case status == http.StatusConflict: // the vendor's own clients retry after it
+		kinds = slices.Concat(kinds, codeKinds{{"*", Temporary}})
 	}
-	kinds := cloudflareKinds(status, strings.Join(words, " "))
-	known := func(one cloudflareFailure) bool { return kinds.of(one.Code.String()) != "" }
+	known := func(one cloudflareFailure) bool { return kinds.of(one.Code.String(), "") != "" }
 	first := max(0, slices.IndexFunc(all, known))
 	v := verdict{requestID: requestID}
+	var words []string
 	for i, one := range all {
 		if i == first {
 			v.code = one.Code.String()
+			words = append(words, one.Message)
 		} else {
-			words[i] = one.Code.String() + " " + words[i]
+			words = append(words, one.Code.String()+" "+one.Message)
 		}
 	}
 	v.message = strings.Join(words, "; ")
@@ -237,7 +225,7 @@ func (e cloudflareShown) entry(z zone) entry {
 	if d := e.Data; d != nil && e.Type == string(SRV) {
 		text = fmt.Sprintf("%d %d %d %s", d.Priority, d.Weight, d.Port, d.Target)
 	}
-	return entry{e.ID, relative(name, z), e.Type, text, e.TTL, off}
+	return entry{id: e.ID, host: relative(name, z), kind: e.Type, text: text, ttl: e.TTL, off: off}
 }
 
 func (v *cloudflare) entries(ctx context.Context, z zone, host, kind string) pageOf[entry] {
@@ -245,11 +233,8 @@ func (v *cloudflare) entries(ctx context.Context, z zone, host, kind string) pag
 	if host != "" {
 		query.Set("name.exact", absolute(host, z))
 	}
-	fetch := cloudflareList[cloudflareShown](ctx, v, call{name: "list records", method: http.MethodGet, path: cloudflarePath(z), query: query})
-	return func(page, given int) ([]entry, *int, error) {
-		shown, total, err := fetch(page, given)
-		return as(shown, func(e cloudflareShown) entry { return e.entry(z) }), total, err
-	}
+	c := call{name: "list records", method: http.MethodGet, path: cloudflarePath(z), query: query}
+	return formed(cloudflareList[cloudflareShown](ctx, v, c), func(e cloudflareShown) entry { return e.entry(z) })
 }
 
 func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_records" }
@@ -264,30 +249,23 @@ type cloudflareRecord struct {
 	Data    *cloudflareSRV `json:"data,omitempty"`
 }
 
-// cloudflareRecordOf returns the record of a value, which is checked.
-func cloudflareRecordOf(at setKey, value Value, ttl uint32) cloudflareRecord {
-	r := cloudflareRecord{Name: at.name, TTL: ttl, Type: string(at.kind)}
-	switch at.kind {
-	case TXT:
-		r.Content = quoteTXT(value, "")
-	case SRV:
+func cloudflareRecordOf(z zone, e entry) cloudflareRecord {
+	r := cloudflareRecord{Name: absolute(e.host, z), TTL: e.ttl, Type: e.kind}
+	if e.kind == string(SRV) {
 		r.Data = &cloudflareSRV{}
-		fmt.Sscan(value.Text(), &r.Data.Priority, &r.Data.Weight, &r.Data.Port, &r.Data.Target)
-	default:
-		r.Content = value.Text()
+		fmt.Sscan(e.text, &r.Data.Priority, &r.Data.Weight, &r.Data.Port, &r.Data.Target) // the client has checked the value
+	} else {
+		r.Content = e.text
 	}
 	return r
 }
 
-func (v *cloudflare) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
-	_, err := v.do(ctx, call{name: "create record", method: http.MethodPost, path: cloudflarePath(z),
-		data: cloudflareRecordOf(at, value, ttl)}, nil)
-	return err
-}
-
-func (v *cloudflare) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
-	_, err := v.do(ctx, call{name: "edit record", method: http.MethodPatch, path: cloudflarePath(z) + "/" + escape(old.id),
-		data: cloudflareRecordOf(at, value, ttl)}, nil)
+func (v *cloudflare) write(ctx context.Context, z zone, e entry) error {
+	c := call{name: "create record", method: http.MethodPost, path: cloudflarePath(z), data: cloudflareRecordOf(z, e)}
+	if e.id != "" {
+		c.name, c.method, c.path = "edit record", http.MethodPatch, c.path+"/"+escape(e.id)
+	}
+	_, err := v.do(ctx, c, nil)
 	return err
 }
 
@@ -322,7 +300,7 @@ func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]erro
 		if !possible {
 			return nil
 		}
-		c := call{name: batchCall, method: http.MethodPost, path: cloudflarePath(z) + "/batch", data: cloudflareOperations(batch)}
+		c := call{name: batchCall, method: http.MethodPost, path: cloudflarePath(z) + "/batch", data: v.steps(batch)}
 		_, err := v.do(ctx, c, nil)
 		switch {
 		case KindOf(err) != noCall:
@@ -343,11 +321,11 @@ func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]erro
 	return errs, true
 }
 
-func cloudflareOperations(plans []plan) (steps cloudflareSteps) {
+func (v *cloudflare) steps(plans []plan) (steps cloudflareSteps) {
 	for _, p := range plans {
 		_, old := p.split()
 		for i, value := range p.add {
-			to := cloudflareRecordOf(p.at, value, p.ttl)
+			to := cloudflareRecordOf(p.zone, v.entry(p.zone, p.at, record{}, value, p.ttl))
 			if i < len(old) {
 				steps.Patches = append(steps.Patches, cloudflarePatch{cloudflareID{old[i].id}, to})
 			} else {

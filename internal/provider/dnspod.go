@@ -185,7 +185,7 @@ func (v dnsPod) entries(ctx context.Context, z zone, host, kind string) pageOf[e
 				err = &Error{Kind: BadAnswer, Detail: msg.Say("Record.List: TTL"), Err: unread}
 			}
 			off := r.Enabled == "0" || !r.everywhere() // disabled, or not for every resolver
-			return entry{r.ID.String(), r.Name, r.Type, r.Value, uint32(ttl), off}
+			return entry{id: r.ID.String(), host: r.Name, kind: r.Type, text: r.Value, ttl: uint32(ttl), off: off}
 		})
 		return entries, total, err
 	}

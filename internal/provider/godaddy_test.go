@@ -157,7 +157,7 @@ func TestGoDaddyOffset(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		set, err := (&goDaddy{a}).list(t.Context(), zone{id: "example.com", name: "example.com"}, setKey{"a.example.com", TXT})
+		set, err := goDaddyOf(a).list(t.Context(), zone{id: "example.com", name: "example.com"}, setKey{"a.example.com", TXT})
 		if err != nil || len(set.records) != total-others {
 			t.Errorf("step %d: %d records, %v, want %d", step, len(set.records), err, total-others)
 		}
@@ -218,7 +218,7 @@ func TestGoDaddyLate(t *testing.T) {
 }
 
 func TestGoDaddyValues(t *testing.T) {
-	v := &goDaddy{}
+	v := goDaddyOf(&api{})
 	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
 		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)

@@ -265,17 +265,23 @@ type verdict struct {
 }
 
 // codeKinds maps a vendor's codes to kinds. The first matching pattern (path.Match) decides. "|" separates
-// patterns of one kind.
+// patterns of one kind. A pattern with a colon is about code and message, as "code: message", with single
+// spaces; any other is about the code alone.
 type codeKinds []struct {
 	pattern string
 	kind    Kind
 }
 
-func (k codeKinds) of(code string) Kind {
+func (k codeKinds) of(code, message string) Kind {
 	code = strings.ReplaceAll(code, "/", " ") // "*" does not match a slash
+	whole := code + ": " + strings.Join(strings.Fields(strings.ReplaceAll(message, "/", " ")), " ")
 	for _, known := range k {
 		for pattern := range strings.SplitSeq(known.pattern, "|") {
-			if ok, _ := path.Match(pattern, code); ok {
+			text := code
+			if strings.Contains(pattern, ":") {
+				text = whole
+			}
+			if ok, _ := path.Match(pattern, text); ok {
 				return known.kind
 			}
 		}
@@ -311,7 +317,7 @@ func (a *api) ask(ctx context.Context, c call, sign func(r *http.Request, body [
 // the HTTP status if the code is unknown. The error is Unmade if the vendor gave a reason of its own
 // and the kind is not Temporary.
 func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) *Error {
-	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status)), status: ans.status}
+	e := &Error{Kind: cmp.Or(kinds.of(v.code, v.message), statusKind(ans.status)), status: ans.status}
 	e.Detail = a.replied(c, ans)
 	for _, part := range []string{v.code, v.message} {
 		if part = a.said(part, secrets.MaxPart); part != "" {

@@ -147,8 +147,16 @@ func TestRetryAfter(t *testing.T) {
 func TestCodeKinds(t *testing.T) {
 	kinds := codeKinds{{"A*|?z", Quota}, {"*b", Conflict}, {"*", Temporary}}
 	for code, want := range map[string]Kind{"Ab": Quota, "cz": Quota, "cb": Conflict, "a/b": Conflict, "x/y.Z": Temporary, "": Temporary} {
-		if got := kinds.of(code); got != want {
+		if got := kinds.of(code, "any words"); got != want {
 			t.Errorf("%q: %s, want %s", code, got, want)
+		}
+	}
+	words := codeKinds{{"X: *full of that*|X: *a limit*", Quota}, {": *a limit*", Throttled}, {"X", Invalid}}
+	for said, want := range map[[2]string]Kind{
+		{"X", "it has\n a  limit/s"}: Quota, {"", "a limit"}: Throttled, {"X", "a code: no limit"}: Invalid, {"Y", "a limit"}: "",
+	} {
+		if got := words.of(said[0], said[1]); got != want {
+			t.Errorf("%q: %s, want %s", said, got, want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 // one record set, each value a quoted text. The vendor answers a write before it is carried out; until
 // then the set is PENDING.
 type huaweiCloud struct {
-	api  *api
+	records
 	poll time.Duration
 }
 
@@ -41,7 +41,13 @@ func NewHuaweiCloud(c Credentials) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSetClient(&huaweiCloud{a, pollInterval}), nil
+	return newSetClient(huaweiOf(a, pollInterval)), nil
+}
+
+func huaweiOf(a *api, poll time.Duration) *huaweiCloud {
+	v := &huaweiCloud{poll: poll}
+	v.records = records{api: a, has: []Type{TXT}, search: v.search, entries: v.entries}
+	return v
 }
 
 // signHuawei signs the host, the date and the content type of a request, whose X-Sdk-Date is set.
@@ -61,9 +67,16 @@ func huaweiAuthorization(r *http.Request, signed []string, body []byte, key Cred
 		", Signature=" + hex.EncodeToString(hmacSHA256([]byte(key.AccessKeySecret), text))
 }
 
-// huaweiErrors are the codes of the API gateway and of the DNS service. The gateway has no code for a
-// wrong clock; the answer's Date shows it.
+// huaweiErrors are the codes of the API gateway and of the DNS service, and messages that are clearer than
+// their code: a CNAME at the name has the code of an existing set, and the codes of full quotas are not
+// documented. The gateway has no code for a wrong clock. Its message about a wrong signature has the date too;
+// the answer's Date shows a wrong clock there.
 var huaweiErrors = codeKinds{
+	{"*: *over ratelimit*", Throttled},
+	{"*: *Insufficient*quota*", Quota},
+	{"APIG*: *ignature*[Xx]-[Ss]dk-[Dd]ate*|APIG*: *[Xx]-[Ss]dk-[Dd]ate*ignature*", BadCredentials},
+	{"APIG*: *[Xx]-[Ss]dk-[Dd]ate*", ClockSkew},
+	{"DNS.0312: *type 'CNAME'*", Conflict},
 	{"APIG*.0301|APIG*.0303|DNS.0005", BadCredentials},
 	{"APIG*.0308|DNS.0014", Throttled},
 	{"DNS.000[013]", Temporary},
@@ -75,27 +88,10 @@ var huaweiErrors = codeKinds{
 	{"DNS.0002|DNS.0041|DNS.020[23]|DNS.030[48]|DNS.0319", Invalid},
 }
 
-// huaweiKinds returns the meaning of the codes. Some messages are clearer than their code: a CNAME at
-// the name has the code of an existing set, and the codes of full quotas are not documented.
-func huaweiKinds(code, message string) codeKinds {
-	lower := strings.ToLower(message)
-	switch {
-	case strings.Contains(message, "over ratelimit"):
-		return codeKinds{{"*", Throttled}}
-	case strings.Contains(message, "Insufficient") && strings.Contains(message, "quota"):
-		return codeKinds{{"*", Quota}}
-	case strings.HasPrefix(code, "APIG") && strings.Contains(lower, "x-sdk-date") && !strings.Contains(lower, "signature"):
-		return codeKinds{{"*", ClockSkew}} // the message about a wrong signature has the date too
-	case code == "DNS.0312" && strings.Contains(message, "type 'CNAME'"):
-		return codeKinds{{"*", Conflict}}
-	}
-	return huaweiErrors
-}
-
 // do makes one call and parses its answer into out.
 func (v *huaweiCloud) do(ctx context.Context, c call, out any) error {
-	c.header = map[string]string{"X-Sdk-Date": v.api.now().UTC().Format(basicTime)}
-	return v.api.ask(ctx, c, func(r *http.Request, body []byte) { signHuawei(r, body, v.api.Key) }, openHuawei, out)
+	c.header = map[string]string{"X-Sdk-Date": v.now().UTC().Format(basicTime)}
+	return v.ask(ctx, c, func(r *http.Request, body []byte) { signHuawei(r, body, v.Key) }, openHuawei, out)
 }
 
 // openHuawei parses an error. The gateway and the service have different forms of it.
@@ -113,7 +109,7 @@ func openHuawei(ans answer) (reply, error) {
 	err := json.Unmarshal(ans.body, &f)
 	code, message := cmp.Or(f.Code, f.ErrorCode), cmp.Or(f.Message, f.ErrorMessage)
 	id := cmp.Or(f.RequestID, ans.header.Get("X-Request-Id"))
-	return reply{verdict{code, message, id}, true, huaweiKinds(code, message), nil}, err
+	return reply{verdict{code, message, id}, true, huaweiErrors, nil}, err
 }
 
 // huaweiPage is a page of zones or of record sets.
@@ -145,82 +141,66 @@ func (s huaweiSet) off() bool {
 	return slices.Contains([]string{"DISABLE", "FREEZE", "ILLEGAL"}, s.Status)
 }
 
-// huaweiList calls take for each item on all pages of a list. It fails with tooMany after so many pages.
-func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, pages int, id func(T) string, items func(huaweiPage) []T, take func(T)) error {
-	err := wholePages(id, upTo(pages, func(_, given int) ([]T, *int, error) {
+// huaweiList returns a page of a list.
+func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, items func(huaweiPage) []T) pageOf[T] {
+	c.method = http.MethodGet
+	c.query.Set("limit", strconv.Itoa(huaweiPageSize))
+	return func(_, given int) ([]T, *int, error) {
 		if given > 0 {
 			c.query.Set("offset", strconv.Itoa(given))
 		}
 		var page huaweiPage
-		if err := v.do(ctx, c, &page); err != nil {
-			return nil, nil, err
-		}
+		err := v.do(ctx, c, &page)
 		found := items(page)
-		if found == nil {
-			return nil, nil, v.api.lacks(c, "list")
+		switch {
+		case KindOf(err) == gone:
+			return nil, new(int), nil
+		case err == nil && found == nil:
+			err = v.lacks(c, "list")
 		}
-		return found, page.Metadata.TotalCount, nil
-	}), take)
-	if KindOf(err) == gone {
-		return nil
+		return found, page.Metadata.TotalCount, err
 	}
-	return err
 }
 
-func (v *huaweiCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	zones, err := v.public(ctx, url.Values{"name": {name + "."}, "search_mode": {"equal"}}, maxPages)
-	z, found = pick(zones, name)
-	return z, found, err
-}
-
-func (v *huaweiCloud) zones(ctx context.Context) ([]zone, error) {
-	return v.public(ctx, url.Values{}, zonePages)
-}
-
-// public returns the public zones that a search finds on at most so many pages.
-func (v *huaweiCloud) public(ctx context.Context, search url.Values, pages int) (zones []zone, err error) {
-	search.Set("type", "public")
-	search.Set("limit", strconv.Itoa(huaweiPageSize))
-	c := call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: search}
-	err = huaweiList(ctx, v, c, pages, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones }, func(z huaweiZone) {
-		if z.ZoneType != "private" {
-			zones = append(zones, zone{id: z.ID, unique: z.ID, name: dns.Fold(z.Name), minTTL: huaweiMinTTL})
+// search returns a private zone, which the vendor should not list here, without its name.
+func (v *huaweiCloud) search(ctx context.Context, name string) pageOf[zone] {
+	c := call{name: "ListPublicZones", path: "/v2/zones", query: url.Values{"type": {"public"}}}
+	if name != "" {
+		c.query.Set("name", name+".")
+		c.query.Set("search_mode", "equal")
+	}
+	return formed(huaweiList(ctx, v, c, func(p huaweiPage) []huaweiZone { return p.Zones }), func(z huaweiZone) zone {
+		if z.ZoneType == "private" {
+			return zone{}
 		}
+		return zone{id: z.ID, unique: z.ID, name: dns.Fold(z.Name), minTTL: huaweiMinTTL}
 	})
-	return zones, err
 }
 
 func huaweiSets(z zone) string { return "/v2/zones/" + url.PathEscape(z.id) + "/recordsets" }
 
-// sets returns the record sets of a name and type: the one for every resolver, and those of other lines.
-func (v *huaweiCloud) sets(ctx context.Context, z zone, at setKey) (sets []huaweiSet, err error) {
-	search := url.Values{"type": {string(at.kind)}, "name": {at.name + "."}, "search_mode": {"equal"}}
-	err = v.eachSet(ctx, z, search, func(s huaweiSet) {
-		if s.Type == string(at.kind) && dns.Fold(s.Name) == at.name {
-			sets = append(sets, s)
-		}
-	})
-	return sets, err
-}
-
-// eachSet calls take for each record set that a search finds.
-func (v *huaweiCloud) eachSet(ctx context.Context, z zone, search url.Values, take func(huaweiSet)) error {
-	search.Set("limit", strconv.Itoa(huaweiPageSize))
-	c := call{name: "ListRecordSetsByZone", method: http.MethodGet, path: huaweiSets(z), query: search}
-	return huaweiList(ctx, v, c, maxPages, func(s huaweiSet) string { return s.ID }, func(p huaweiPage) []huaweiSet { return p.RecordSets }, take)
-}
-
-// list selects the first set of the default line as the one to change. A second exists only if the
-// user weights them, and stays unchanged.
-func (v *huaweiCloud) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
-	sets, err := v.sets(ctx, z, at)
-	for _, s := range sets {
-		set = s.addTo(set)
+// sets returns a page of record sets, as entries does: one for every resolver, and those of other lines.
+func (v *huaweiCloud) sets(ctx context.Context, z zone, host, kind string) pageOf[huaweiSet] {
+	c := call{name: "ListRecordSetsByZone", path: huaweiSets(z), query: url.Values{"type": {kind}}}
+	if host != "" {
+		c.query.Set("name", absolute(host, z)+".")
+		c.query.Set("search_mode", "equal")
 	}
-	return set, err
+	return huaweiList(ctx, v, c, func(p huaweiPage) []huaweiSet { return p.RecordSets })
 }
 
-// addTo adds the values of a record set to the set of its name.
+func (v *huaweiCloud) entries(ctx context.Context, z zone, host, kind string) pageOf[entry] {
+	return formed(v.sets(ctx, z, host, kind), func(s huaweiSet) entry {
+		e := entry{id: s.ID, host: relative(dns.Fold(s.Name), z), kind: s.Type, off: !s.forAll() || s.off(), join: s.addTo}
+		if len(s.Records) > 0 {
+			e.text = s.Records[0]
+		}
+		return e
+	})
+}
+
+// addTo adds the values of a record set to the set of its name. The first set of the default line is the one
+// to change. A second exists only if the user weights them, and stays unchanged.
 func (s huaweiSet) addTo(set recordSet) recordSet {
 	ours := set.id == "" && s.forAll()
 	if ours {
@@ -233,32 +213,14 @@ func (s huaweiSet) addTo(set recordSet) recordSet {
 	return set
 }
 
-func (v *huaweiCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	for _, kind := range []string{"TXT", "CNAME"} {
-		err := v.eachSet(ctx, z, url.Values{"type": {kind}}, func(s huaweiSet) {
-			switch name := dns.Fold(s.Name); {
-			case s.Type == "TXT":
-				sets.join(setKey{name, TXT}, s.addTo)
-			case s.Type == "CNAME" && s.forAll() && !s.off() && len(s.Records) > 0:
-				sets.alias(name, s.Records[0])
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // applyAll writes the sets one by one. The next list shows whether all changes are carried out.
 func (v *huaweiCloud) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
 	return each(ctx, WriteTime/2, len(plans), func(i int) error {
 		p := plans[i]
-		err := v.write(ctx, z, p.at.name, p.seen, p.after())
-		if err != nil {
-			err = v.written(ctx, z, p.at.name, err)
+		if err := v.write(ctx, z, p.at.name, p.seen, p.after()); err != nil {
+			return v.written(ctx, z, p.at.name, err)
 		}
-		return err
+		return nil
 	}), true
 }
 
@@ -296,11 +258,7 @@ func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to r
 	case len(body.Records) > 0:
 		return v.do(ctx, call{name: "UpdateRecordSet", method: http.MethodPut, path: one, data: body}, &struct{}{})
 	}
-	err := v.do(ctx, call{name: "DeleteRecordSet", method: http.MethodDelete, path: one}, &struct{}{})
-	if KindOf(err) == gone {
-		return nil
-	}
-	return err
+	return unless(gone, v.do(ctx, call{name: "DeleteRecordSet", method: http.MethodDelete, path: one}, &struct{}{}))
 }
 
 // written waits for the end of a write. After Changed it waits for the other change and does not
@@ -310,7 +268,7 @@ func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err erro
 	case "":
 		return unsure(v.steady(ctx, z, name))
 	case exists:
-		if sets, failure := v.sets(ctx, z, setKey{name, TXT}); failure == nil && len(sets) == 0 {
+		if set, failure := v.list(ctx, z, setKey{name, TXT}); failure == nil && len(set.records) == 0 {
 			return &Error{Kind: Conflict, Detail: msg.Textf("%s: records of another type stand there, such as an alias", name), Err: err, Unmade: Unmade(err)}
 		}
 	case Changed:
@@ -320,23 +278,22 @@ func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err erro
 }
 
 // steady waits until no change of the name's default line is under way.
-func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
-	for wait := v.poll; ; wait = min(2*wait, longestPoll) {
-		sets, err := v.sets(ctx, z, setKey{name, TXT})
-		if err != nil {
-			return err
+func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) (err error) {
+	ended := Backoff{First: v.poll, Longest: longestPoll}.poll(ctx, func() bool {
+		var sets []huaweiSet
+		if sets, err = paged(v.sets(ctx, z, relative(name, z), "TXT")); err != nil {
+			return true
 		}
-		sets = slices.DeleteFunc(sets, func(s huaweiSet) bool { return !s.forAll() })
+		sets = slices.DeleteFunc(sets, func(s huaweiSet) bool { return !s.forAll() || s.Type != "TXT" || dns.Fold(s.Name) != name })
 		if at := slices.IndexFunc(sets, func(s huaweiSet) bool { return s.Status == "ERROR" }); at >= 0 {
-			return &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider could not carry out a change: record set %s has status ERROR", name, sets[at].ID)}
+			err = &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider could not carry out a change: record set %s has status ERROR", name, sets[at].ID)}
 		}
-		if !slices.ContainsFunc(sets, huaweiSet.pending) {
-			return nil
-		}
-		if !pause(ctx, wait) {
-			return &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider is still at work on the record set", name)}
-		}
+		return err != nil || !slices.ContainsFunc(sets, huaweiSet.pending)
+	})
+	if !ended {
+		return &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider is still at work on the record set", name)}
 	}
+	return err
 }
 
 // fits refuses values that the vendor is known to change, and octets whose handling is unknown.

@@ -32,7 +32,7 @@ func TestHuaweiCloudExchanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := &huaweiCloud{a, time.Millisecond}
+		v := huaweiOf(a, time.Millisecond)
 		switch e.Op {
 		case "find zone":
 			_, _, err = v.zone(t.Context(), "example.com")
@@ -324,10 +324,9 @@ func TestHuaweiCloudPrivateZone(t *testing.T) {
 // the search is not exact.
 func TestHuaweiCloudPages(t *testing.T) {
 	c, _, v, _ := huaweiClient(t)
-	var zones []huaweiZone
-	err := huaweiList(t.Context(), v, call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: map[string][]string{
-		"name": {cloudtest.Zone}, "limit": {"500"},
-	}}, maxPages, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones }, func(z huaweiZone) { zones = append(zones, z) })
+	zones, err := paged(huaweiList(t.Context(), v, call{name: "ListPublicZones", path: "/v2/zones", query: map[string][]string{
+		"name": {cloudtest.Zone},
+	}}, func(p huaweiPage) []huaweiZone { return p.Zones }))
 	var names []string
 	for _, z := range zones {
 		if slices.Contains(names, z.Name) {

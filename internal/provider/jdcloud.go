@@ -58,6 +58,7 @@ func signJDCloud(r *http.Request, body []byte, key Credentials, at time.Time) {
 
 // jdErrors are codes of the vendor's API gateway. Those of the DNS service are not documented.
 var jdErrors = codeKinds{
+	{"*: *noncestr*", Temporary}, // a repeated nonce, with the code of a missing right: the call may have been made
 	{"UNAUTHENTICATED|ACCESS_ERROR|APIGW_KEY_*|APIGW_SIGN_*", BadCredentials},
 	{"*FORBIDDEN", Permission},
 	{"RESOURCE_NOT_EXIST|NOT_FOUND", ZoneNotFound},
@@ -67,10 +68,6 @@ var jdErrors = codeKinds{
 	{"*QUOTA*", Quota}, // comes with HTTP 429
 	{"*RATE_LIMIT*", Throttled},
 }
-
-// jdNonceUsed is in the gateway's message for a repeated nonce. The code of that error is the one of a
-// missing right.
-const jdNonceUsed = "noncestr"
 
 // do makes one call and parses its result into out, unless that is nil.
 func (v jdCloud) do(ctx context.Context, c call, out any) error {
@@ -99,21 +96,16 @@ type jdError struct {
 	Status, Message string
 }
 
-// jdGone takes "not found" as an answer about the record. A missing zone has the same code, but the
-// zone is listed again before the change counts as done.
-var jdGone = codeKinds{{"RESOURCE_NOT_EXIST|NOT_FOUND", gone}}
-
-// kinds returns the meaning of the codes in an answer, whose HTTP status may be 200.
+// kinds returns the meaning of the codes in an answer, whose HTTP status may be 200. To a change, "not found"
+// is an answer about the record. A missing zone has the same code, but the zone is listed again before the
+// change counts as done.
 func (e jdError) kinds(c call, ans answer) codeKinds {
 	kinds := jdErrors
 	if c.method == http.MethodPut || c.method == http.MethodDelete {
-		kinds = slices.Concat(jdGone, kinds)
+		kinds = slices.Concat(codeKinds{{"RESOURCE_NOT_EXIST|NOT_FOUND", gone}}, kinds)
 	}
-	switch {
-	case strings.Contains(e.Message, jdNonceUsed): // the vendor got the request twice, and may have done it
-		return codeKinds{{"*", Temporary}}
-	case ans.status == http.StatusOK:
-		return slices.Concat(kinds, codeKinds{{"*", statusKind(e.Code)}})
+	if ans.status == http.StatusOK {
+		kinds = slices.Concat(kinds, codeKinds{{"*", statusKind(e.Code)}})
 	}
 	return kinds
 }
@@ -160,7 +152,7 @@ type jdEntry struct {
 
 func (e jdEntry) entry() entry {
 	off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
-	return entry{e.ID.String(), e.HostRecord, e.Type, e.HostValue, e.TTL, off}
+	return entry{id: e.ID.String(), host: e.HostRecord, kind: e.Type, text: e.HostValue, ttl: e.TTL, off: off}
 }
 
 // entries gets the records of any type whose host contains part. This includes a CNAME, beside which

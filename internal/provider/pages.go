@@ -123,6 +123,14 @@ func upTo[T any](pages int, fetch pageOf[T]) pageOf[T] {
 	}
 }
 
+// formed converts each item of a page.
+func formed[T, U any](fetch pageOf[T], form func(T) U) pageOf[U] {
+	return func(page, given int) ([]U, *int, error) {
+		items, total, err := fetch(page, given)
+		return as(items, form), total, err
+	}
+}
+
 // as converts each item of a list. A nil list stays nil, because nil means that there is no list.
 func as[T, U any](items []T, form func(T) U) (formed []U) {
 	for _, item := range items {

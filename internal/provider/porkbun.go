@@ -2,7 +2,6 @@ package provider
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -93,17 +92,14 @@ func (t *turns) wait(ctx context.Context) bool {
 // that come too fast fail with the messages for edits and creations.
 var porkbunErrors = codeKinds{
 	{"INVALID_API_KEY*|API_KEY_REQUIRED|MISSING_*APIKEY|INVALID_TOKEN|INVALID_USER", BadCredentials},
-	{"Invalid API key*", BadCredentials},
+	{"*: Invalid API key*", BadCredentials},
 	{"IP_NOT_ALLOWED", Permission},
 	{"DOMAIN_NOT_ALLOWED|DOMAIN_NOT_FOUND|INVALID_DOMAIN", ZoneNotFound},
-	{"Invalid domain*", ZoneNotFound},
-	{"Domain is not opted in*", ZoneNotFound},
-	{"INVALID_RECORD_ID|DNS_RECORD_NOT_FOUND", gone},
-	{"Invalid record ID*", gone},
+	{"*: Invalid domain*|*: Domain is not opted in*", ZoneNotFound},
+	{"INVALID_RECORD_ID|DNS_RECORD_NOT_FOUND|*: Invalid record ID*", gone},
 	{"DUPLICATE_RECORD", exists},
 	{"RATE_LIMIT_EXCEEDED", Throttled},
-	{"Create error: We were unable to*", Temporary},
-	{"Edit error: We were unable to*", Temporary},
+	{"*: Create error: We were unable to*|*: Edit error: We were unable to*", Temporary},
 }
 
 // scalar is a string, or a number, in JSON.
@@ -140,19 +136,18 @@ func (v *porkbun) open(ans answer) (reply, error) {
 		Code            scalar
 	}
 	err := json.Unmarshal(ans.body, &said)
-	code := string(said.Code)
-	kind := cmp.Or(porkbunErrors.of(code), porkbunErrors.of(said.Message))
+	why := verdict{code: string(said.Code), message: said.Message}
 	failed, done := ans.status >= 400 || strings.EqualFold(said.Status, "ERROR"), strings.EqualFold(said.Status, "SUCCESS")
 	switch {
 	case err != nil:
-	case failed && kind == BadCredentials:
+	case failed && porkbunErrors.of(why.code, why.message) == BadCredentials:
 		v.known.Store(false)
 	case !failed && !done:
 		err = msg.Errorf("neither success nor an error")
 	case !failed:
 		v.known.Store(true)
 	}
-	return reply{verdict{code: code, message: said.Message}, failed, codeKinds{{"*", kind}}, ans.body}, err
+	return reply{why, failed, porkbunErrors, ans.body}, err
 }
 
 type porkbunRecord struct {

@@ -57,86 +57,60 @@ func NewPowerDNS(c Credentials) (*Client, error) {
 // pdnsTurns has the turn of each server, because every domain has a client of its own.
 var pdnsTurns sync.Map
 
-// pdnsWords are the messages of failures with the same HTTP status. The server has no codes.
-var pdnsWords = []struct {
-	part string
-	kind Kind
-}{
-	{"Conflicts with pre-existing RRset", Conflict},
-	{"uplicate record", Conflict},
-	{"Could not find domain", ZoneNotFound}, // servers before 4.2
-	{"non-hostname content", NameNotAllowed},
-	{"does not support editing", Permission},
-	{"Consumer zones", Permission},
+// pdnsErrors are the messages of failures with the same HTTP status. The server has no codes.
+var pdnsErrors = codeKinds{
+	{": *Conflicts with pre-existing RRset*|: *uplicate record*", Conflict},
+	{": *Could not find domain*", ZoneNotFound}, // servers before 4.2
+	{": *non-hostname content*", NameNotAllowed},
+	{": *does not support editing*|: *Consumer zones*", Permission},
 }
 
 // do makes one call below the server's path, and parses its answer into out unless out is nil.
 func (v *powerDNS) do(ctx context.Context, c call, out any) error {
 	c.path = "/servers/" + url.PathEscape(v.api.Key.AccessKeyID) + c.path
-	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
+	err := v.api.ask(ctx, c, func(r *http.Request, _ []byte) {
 		r.Header.Set("X-API-Key", string(v.api.Key.AccessKeySecret))
-	})
-	if err != nil {
-		return err
+	}, openPDNS, out)
+	if e, ok := errors.AsType[*Error](err); ok && e.status == http.StatusNotFound {
+		e.Detail = msg.Textf("%s (no such zone, or the server's id is not %q)", e.Detail, v.api.Key.AccessKeyID)
 	}
-	if ans.status >= 300 {
-		return v.refused(c, ans)
-	}
-	if out == nil {
-		return nil
-	}
-	return v.api.unreadable(c, ans, json.Unmarshal(ans.body, out))
+	return err
 }
 
-// refused parses a failure: JSON from the API, plain text from the web server.
-func (v *powerDNS) refused(c call, ans answer) error {
+// openPDNS parses a failure: JSON from the API, plain text from the web server.
+func openPDNS(ans answer) (reply, error) {
+	if ans.status < 300 {
+		return reply{result: ans.body}, nil
+	}
 	var failure struct {
 		Error  string
 		Errors []string
 	}
-	words := ""
+	words, kinds := "", pdnsErrors
 	switch {
 	case json.Unmarshal(ans.body, &failure) == nil:
 		words = strings.Join(append([]string{failure.Error}, failure.Errors...), "; ")
 	case strings.HasPrefix(ans.header.Get("Content-Type"), "text/plain"):
 		words = string(ans.body)
 	}
-	var kind Kind
 	switch ans.status {
 	case http.StatusNotFound:
-		kind = ZoneNotFound
+		kinds = codeKinds{{"", ZoneNotFound}}
 	case http.StatusConflict:
-		kind = Conflict
+		kinds = codeKinds{{"", Conflict}}
 	}
-	for _, known := range pdnsWords {
-		if strings.Contains(words, known.part) {
-			kind = cmp.Or(kind, known.kind)
-		}
-	}
-	e := v.api.refused(c, ans, verdict{message: words}, codeKinds{{"", kind}}) // the server has no codes
-	if ans.status == http.StatusNotFound {
-		e.Detail = msg.Textf("%s (no such zone, or the server's id is not %q)", e.Detail, v.api.Key.AccessKeyID)
-	}
-	return e
+	return reply{verdict{message: words}, true, kinds, nil}, nil
 }
 
 func (v *powerDNS) zone(ctx context.Context, name string) (zone, bool, error) {
 	zones, err := v.zonesWhere(ctx, url.Values{"zone": {name + "."}})
-	for _, z := range zones {
-		if z.name == name {
-			return z, true, z.fault
-		}
-	}
-	return zone{}, false, err
+	z, found := pick(zones, name)
+	return z, found, cmp.Or(err, z.fault)
 }
 
 // zones asks without DNSSEC details, because the server takes long to compute them.
 func (v *powerDNS) zones(ctx context.Context) ([]zone, error) {
-	zones, err := v.zonesWhere(ctx, url.Values{"dnssec": {"false"}})
-	if errors.Is(err, errTooLong) {
-		return nil, &Error{Kind: tooMany, Err: err}
-	}
-	return zones, err
+	return v.zonesWhere(ctx, url.Values{"dnssec": {"false"}})
 }
 
 func (v *powerDNS) zonesWhere(ctx context.Context, query url.Values) (zones []zone, err error) {

@@ -12,6 +12,7 @@ type records struct {
 	read    func(string) Value // parses the text of a TXT record
 	longest int                // octets of a TXT value
 	damaged string             // characters of a TXT value that the vendor does not keep
+	quoted  bool               // a write spells a TXT value as quoted character-strings
 	mixed   bool               // a list has records of all types, and so it shows aliases
 
 	// search returns a page of the zones that a search for the name finds, and perhaps of others; of all
@@ -40,6 +41,8 @@ type entry struct {
 	text string // the vendor's spelling of the value
 	ttl  uint32
 	off  bool // disabled or for some resolvers only
+
+	join func(recordSet) recordSet // adds several records that are one item of a list; nil for one record
 }
 
 // key identifies a record in a list.
@@ -145,6 +148,8 @@ func (v *records) into(sets *zoneSets, z zone) func(entry) {
 	return func(e entry) {
 		name := absolute(e.host, z)
 		switch {
+		case sets.has(e.kind) && e.join != nil:
+			sets.join(setKey{name, Type(e.kind)}, e.join)
 		case sets.has(e.kind):
 			sets.add(setKey{name, Type(e.kind)}, record{id: e.id, value: valueOf(e.kind, e.text, v.read), ttl: e.ttl, off: e.off})
 		case e.kind == "CNAME" && !e.off:
@@ -158,7 +163,16 @@ func (v *records) create(ctx context.Context, z zone, at setKey, value Value, tt
 }
 
 func (v *records) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
-	return v.write(ctx, z, entry{id: old.id, host: relative(at.name, z), kind: string(at.kind), text: value.Text(), ttl: ttl})
+	return v.write(ctx, z, v.entry(z, at, old, value, ttl))
+}
+
+// entry returns a value to write in the place of an old record, if there is one.
+func (v *records) entry(z zone, at setKey, old record, value Value, ttl uint32) entry {
+	text := value.Text()
+	if v.quoted && at.kind == TXT {
+		text = quoteTXT(value, "")
+	}
+	return entry{id: old.id, host: relative(at.name, z), kind: string(at.kind), text: text, ttl: ttl}
 }
 
 func (v *records) remove(ctx context.Context, z zone, _ setKey, old record) error {

@@ -59,8 +59,17 @@ func signRoute53(r *http.Request, signed []string, body []byte, key Credentials,
 	r.Header.Set("Authorization", route53Scope.authorization(r, strings.Join(segments, "/"), signed, body, key, at))
 }
 
-// route53Errors are the codes of the API and those common to AWS.
+// route53Errors are the codes of the API and those common to AWS, and what only its messages tell, of which
+// none is documented.
 var route53Errors = codeKinds{
+	{"SignatureDoesNotMatch: *Signature expired*|SignatureDoesNotMatch: *Signature not yet current*", ClockSkew},
+	{"InvalidSignatureException: *Signature expired*|InvalidSignatureException: *Signature not yet current*", ClockSkew},
+	{"InvalidChangeBatch: *conflicting RRSet of type CNAME*", Conflict}, // the message also has "already exists"
+	{"InvalidChangeBatch: *conflicts with other records*", Conflict},
+	{"InvalidChangeBatch: *cannot be created as*", Conflict}, // beside weighted sets and similar ones
+	{"InvalidChangeBatch: *already exists*|InvalidChangeBatch: *not found*", Changed},
+	{"InvalidChangeBatch: *values provided do not match*", Changed},
+	{"InvalidChangeBatch: *limit of*|InvalidChangeBatch: *Exceeded limit*|InvalidChangeBatch: *Cannot have more than*", Quota},
 	{"InvalidClientTokenId|UnrecognizedClient*|SignatureDoesNotMatch|InvalidSignature*", BadCredentials},
 	{"IncompleteSignature*|MissingAuthenticationToken*|ExpiredToken*", BadCredentials},
 	{"AccessDenied*|OptInRequired", Permission},
@@ -71,38 +80,6 @@ var route53Errors = codeKinds{
 	{"Throttl*|RequestThrottled*|TooManyRequests*|RequestLimitExceeded|SlowDown|PriorRequestNotComplete", Throttled},
 	{"NoSuchChange", Temporary}, // the client asks only for changes that were accepted
 	{"ServiceUnavailable*|Internal*", Temporary},
-}
-
-// route53Words are kinds that only the vendor's messages tell. The first match decides. No message is
-// documented.
-var route53Words = []struct {
-	code, words string
-	kind        Kind
-}{
-	{"SignatureDoesNotMatch", "Signature expired", ClockSkew},
-	{"SignatureDoesNotMatch", "Signature not yet current", ClockSkew},
-	{"InvalidSignatureException", "Signature expired", ClockSkew},
-	{"InvalidSignatureException", "Signature not yet current", ClockSkew},
-	{"InvalidChangeBatch", "conflicting RRSet of type CNAME", Conflict}, // the message also has "already exists"
-	{"InvalidChangeBatch", "conflicts with other records", Conflict},
-	{"InvalidChangeBatch", "cannot be created as", Conflict}, // beside weighted sets and similar ones
-	{"InvalidChangeBatch", "already exists", Changed},
-	{"InvalidChangeBatch", "not found", Changed},
-	{"InvalidChangeBatch", "values provided do not match", Changed},
-	{"InvalidChangeBatch", "limit of", Quota},
-	{"InvalidChangeBatch", "Exceeded limit", Quota},
-	{"InvalidChangeBatch", "Cannot have more than", Quota},
-}
-
-// route53Kinds returns the meaning of a code with a message.
-func route53Kinds(code, message string) codeKinds {
-	message = strings.Join(strings.Fields(message), " ") // some messages have two spaces
-	for _, said := range route53Words {
-		if said.code == code && strings.Contains(message, said.words) {
-			return codeKinds{{code, said.kind}}
-		}
-	}
-	return route53Errors
 }
 
 // refused parses an error: an ErrorResponse, or a document named after its code, such as
@@ -123,7 +100,7 @@ func (v *route53) refused(c call, ans answer) error {
 	}
 	code := cmp.Or(failure.Code, failure.XMLName.Local)
 	id := cmp.Or(failure.RequestID, ans.header.Get("X-Amzn-Requestid"))
-	return v.api.refused(c, ans, verdict{code, message, id}, route53Kinds(code, message))
+	return v.api.refused(c, ans, verdict{code, message, id}, route53Errors)
 }
 
 // do makes one call and parses its answer into out, whose XMLName is the name of the expected document.
@@ -164,28 +141,13 @@ func route53Name(text string) string {
 	return dns.Fold(name.String())
 }
 
-// zone fails if the account has several public zones of the name, because the client does not know
-// which one the name is delegated to.
-func (v *route53) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	ids, err := v.publicZones(ctx, name)
-	if err != nil || len(ids) == 0 {
+func (v *route53) zone(ctx context.Context, name string) (zone, bool, error) {
+	zones, err := v.zonesFrom(ctx, name, maxPages)
+	z, found := pick(zones, name)
+	if err = cmp.Or(err, z.fault); err != nil || !found {
 		return zone{}, false, err
 	}
-	if z = zoneOfRoute53(name, ids); z.fault != nil {
-		return zone{}, false, z.fault
-	}
 	return v.complete(ctx, z), true, nil
-}
-
-// zoneOfRoute53 makes a zone of all public zones with one name.
-func zoneOfRoute53(name string, ids []string) zone {
-	z := zone{id: ids[0], unique: ids[0], name: name}
-	if len(ids) > 1 {
-		z.fault = &Error{Kind: Conflict, Detail: msg.Textf(
-			"the account has %d public hosted zones named %s (%s): delete those that the name is not delegated to",
-			len(ids), name, strings.Join(ids, ", "))}
-	}
-	return z
 }
 
 // complete asks for the zone's name servers.
@@ -200,30 +162,29 @@ func (v *route53) complete(ctx context.Context, z zone) zone {
 	return z
 }
 
-// zones combines public zones that have the same name.
-func (v *route53) zones(ctx context.Context) (zones []zone, err error) {
+func (v *route53) zones(ctx context.Context) ([]zone, error) { return v.zonesFrom(ctx, "", zonePages) }
+
+// zonesFrom returns the public zones with the name only, or all if only is "". If the account has several of one
+// name, that is a fault, because the client does not know which one the name is delegated to.
+func (v *route53) zonesFrom(ctx context.Context, only string, pages int) (zones []zone, err error) {
 	ids := map[string][]string{}
-	var names []string
-	err = v.eachZone(ctx, "", zonePages, func(name, id string) {
+	err = v.eachZone(ctx, only, pages, func(name, id string) {
 		if ids[name] == nil {
-			names = append(names, name)
+			zones = append(zones, zone{id: id, unique: id, name: name})
 		}
 		ids[name] = append(ids[name], id)
 	})
-	for _, name := range names {
-		zones = append(zones, zoneOfRoute53(name, ids[name]))
+	for i, z := range zones {
+		if own := ids[z.name]; len(own) > 1 {
+			zones[i].fault = &Error{Kind: Conflict, Detail: msg.Textf(
+				"the account has %d public hosted zones named %s (%s): delete those that the name is not delegated to",
+				len(own), z.name, strings.Join(own, ", "))}
+		}
 	}
 	return zones, err
 }
 
-// publicZones returns the ids of the public zones with exactly this name.
-func (v *route53) publicZones(ctx context.Context, name string) (ids []string, err error) {
-	err = v.eachZone(ctx, name, maxPages, func(_, id string) { ids = append(ids, id) })
-	return ids, err
-}
-
-// eachZone calls do for each public zone with the name only, or for all if only is "". The vendor
-// lists all zones of the account from that name on.
+// eachZone calls do for each of these zones. The vendor lists all zones of the account from the name on.
 func (v *route53) eachZone(ctx context.Context, only string, pages int, do func(name, id string)) error {
 	query := url.Values{"maxitems": {route53PageSize}}
 	if only != "" {
@@ -253,11 +214,12 @@ func (v *route53) eachZone(ctx context.Context, only string, pages int, do func(
 		if !answer.IsTruncated || only != "" && route53Name(answer.NextDNSName) != only {
 			return nil
 		}
-		if answer.NextDNSName == query.Get("dnsname") && strings.TrimPrefix(answer.NextID, "/hostedzone/") == query.Get("hostedzoneid") {
+		next := strings.TrimPrefix(answer.NextID, "/hostedzone/")
+		if answer.NextDNSName == query.Get("dnsname") && next == query.Get("hostedzoneid") {
 			return &Error{Kind: BadAnswer, Detail: msg.Say("the list of zones goes on where it began")}
 		}
 		query.Set("dnsname", answer.NextDNSName)
-		query.Set("hostedzoneid", strings.TrimPrefix(answer.NextID, "/hostedzone/"))
+		query.Set("hostedzoneid", next)
 	}
 	return manyPages(tooMany, pages)
 }
@@ -287,22 +249,13 @@ func route53Sets(z zone) string { return "/hostedzone/" + escape(z.id) + "/rrset
 // list asks for one set, because all are special if a name has several of one type. Name and type in
 // the query are only the beginning of the list.
 func (v *route53) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
-	var answer struct {
-		XMLName xml.Name     `xml:"ListResourceRecordSetsResponse"`
-		Sets    []route53Set `xml:"ResourceRecordSets>ResourceRecordSet"`
-	}
-	err = v.do(ctx, call{name: "ListResourceRecordSets", method: http.MethodGet, path: route53Sets(z), query: url.Values{
-		"name": {at.name + "."}, "type": {string(at.kind)}, "maxitems": {"1"},
-	}}, &answer)
-	if err != nil {
-		return recordSet{}, err
-	}
-	for _, s := range answer.Sets {
+	page, err := v.page(ctx, z, url.Values{"name": {at.name + "."}, "type": {string(at.kind)}, "maxitems": {"1"}})
+	for _, s := range page.Sets {
 		if s.Type == string(at.kind) && route53Name(s.Name) == at.name {
 			set = s.addTo(set)
 		}
 	}
-	return set, nil
+	return set, err
 }
 
 // target returns the target of an alias.

@@ -37,85 +37,74 @@ type route53Page struct {
 
 // query returns the query for the next page.
 func (p route53Page) query() url.Values {
-	query := url.Values{"name": {p.NextName}, "type": {p.NextType}, "maxitems": {route53SetsPage}}
+	query := url.Values{"name": {p.NextName}, "type": {p.NextType}}
 	if p.NextID != "" {
 		query.Set("identifier", p.NextID)
 	}
 	return query
 }
 
-func (v *route53) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	found := route53Found{sets, newMarks()}
-	query := url.Values{"maxitems": {route53SetsPage}}
-	for range maxPages {
-		page, err := v.page(ctx, z, query, found)
-		if err != nil || !page.IsTruncated {
-			return err
-		}
-		if query = page.query(); page.NextName == "" {
-			return &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
-		}
+func (v *route53) page(ctx context.Context, z zone, query url.Values) (page route53Page, err error) {
+	c := call{name: "ListResourceRecordSets", method: http.MethodGet, path: route53Sets(z), query: query}
+	if err = v.do(ctx, c, &page); err == nil && page.IsTruncated && len(page.Sets) == 0 {
+		err = v.api.lacks(c, "record sets")
 	}
-	return manyPages(BadAnswer, maxPages)
+	return page, err
+}
+
+func (v *route53) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	return v.pages(ctx, z, sets, url.Values{}, route53Page.query)
 }
 
 // listNames reads the list from one wanted name to the next: a page also has the names close to it.
 func (v *route53) listNames(ctx context.Context, z zone, names []string, sets *zoneSets) error {
 	names = slices.Clone(names)
 	sort.SliceStable(names, func(i, j int) bool { return route53Order(names[i]) < route53Order(names[j]) })
-	found := route53Found{sets, newMarks()}
-	var page route53Page
-	for range maxPages {
+	from := func(name string) url.Values { return url.Values{"name": {name + "."}} }
+	return v.pages(ctx, z, sets, from(names[0]), func(page route53Page) url.Values {
 		next := route53Order(route53Name(page.NextName))
-		if page.IsTruncated {
-			names = slices.DeleteFunc(names, func(name string) bool { return route53Order(name) < next })
-		}
-		if len(names) == 0 {
+		names = slices.DeleteFunc(names, func(name string) bool { return route53Order(name) < next })
+		switch {
+		case len(names) == 0:
 			return nil
+		case route53Order(names[0]) == next:
+			return page.query()
 		}
-		query := url.Values{"name": {names[0] + "."}, "maxitems": {route53SetsPage}}
-		if page.IsTruncated && route53Order(names[0]) == next {
-			query = page.query()
-		}
-		var err error
-		if page, err = v.page(ctx, z, query, found); err != nil || !page.IsTruncated {
+		return from(names[0])
+	})
+}
+
+// pages reads pages of sets, of which a repeated one counts once. next returns the query for the page after
+// another one, nil if no more is wanted.
+func (v *route53) pages(ctx context.Context, z zone, sets *zoneSets, query url.Values, next func(route53Page) url.Values) error {
+	seen := newMarks()
+	for range maxPages {
+		query.Set("maxitems", route53SetsPage)
+		page, err := v.page(ctx, z, query)
+		if err != nil {
 			return err
 		}
+		for _, s := range page.Sets {
+			name, alias := route53Name(s.Name), s.Type == "CNAME"
+			switch {
+			case !alias && !sets.has(s.Type) || seen.again([3]string{name, s.Type, s.SetIdentifier}):
+			case alias:
+				sets.alias(name, s.target())
+			default:
+				sets.join(setKey{name, Type(s.Type)}, s.addTo)
+			}
+		}
+		if !page.IsTruncated {
+			return nil
+		}
+		if page.NextName == "" {
+			return &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
+		}
+		if query = next(page); query == nil {
+			return nil
+		}
 	}
-	return &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
-}
-
-// route53Found collects sets from pages; a repeated set counts once.
-type route53Found struct {
-	sets *zoneSets
-	seen marks
-}
-
-func (f route53Found) add(s route53Set) {
-	name := route53Name(s.Name)
-	alias := s.Type == "CNAME"
-	switch {
-	case !alias && !f.sets.has(s.Type) || f.seen.again([3]string{name, s.Type, s.SetIdentifier}):
-	case alias:
-		f.sets.alias(name, s.target())
-	default:
-		f.sets.join(setKey{name, Type(s.Type)}, s.addTo)
-	}
-}
-
-// page reads a page.
-func (v *route53) page(ctx context.Context, z zone, query url.Values, found route53Found) (page route53Page, err error) {
-	c := call{name: "ListResourceRecordSets", method: http.MethodGet, path: route53Sets(z), query: query}
-	if err := v.do(ctx, c, &page); err != nil {
-		return page, err
-	}
-	for _, s := range page.Sets {
-		found.add(s)
-	}
-	if page.IsTruncated && len(page.Sets) == 0 {
-		err = v.api.lacks(c, "record sets")
-	}
-	return page, err
+	return manyPages(BadAnswer, maxPages)
 }
 
 // replace deletes the old set exactly as it was read and creates the new one, in one atomic batch.
@@ -228,20 +217,14 @@ func (v *route53) inSync(ctx context.Context, ids ...string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, id := range ids {
-		v.waitSync(ctx, id)
-	}
-}
-
-func (v *route53) waitSync(ctx context.Context, id string) {
-	for wait := v.poll; ; wait = min(2*wait, route53LongestPoll) {
-		var answer struct {
-			XMLName xml.Name `xml:"GetChangeResponse"`
-			Status  string   `xml:"ChangeInfo>Status"`
-		}
-		err := v.do(ctx, call{name: "GetChange", method: http.MethodGet, path: "/change/" + escape(id)}, &answer)
-		e, failed := errors.AsType[*Error](err)
-		if answer.Status == "INSYNC" || failed && !e.Transient() || !pause(ctx, wait) {
-			return
-		}
+		Backoff{First: v.poll, Longest: route53LongestPoll}.poll(ctx, func() bool {
+			var answer struct {
+				XMLName xml.Name `xml:"GetChangeResponse"`
+				Status  string   `xml:"ChangeInfo>Status"`
+			}
+			err := v.do(ctx, call{name: "GetChange", method: http.MethodGet, path: "/change/" + escape(id)}, &answer)
+			e, failed := errors.AsType[*Error](err)
+			return answer.Status == "INSYNC" || failed && !e.Transient()
+		})
 	}
 }

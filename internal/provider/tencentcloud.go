@@ -185,7 +185,7 @@ type tencentRecord struct {
 func (e tencentRecord) entry() entry {
 	enabled := e.Status == "ENABLE" || e.Status == ""
 	off := !enabled || e.LineId != tencentLineID && (e.LineId != "" || e.Line != tencentLine)
-	return entry{e.RecordId.String(), e.Name, e.Type, e.Value, e.TTL, off}
+	return entry{id: e.RecordId.String(), host: e.Name, kind: e.Type, text: e.Value, ttl: e.TTL, off: off}
 }
 
 // entries sends Subdomain, although writes send SubDomain. The API ignores unknown parameters: the wrong

@@ -164,7 +164,7 @@ type volcRecord struct {
 // entry uses the default line for a record without one. The documentation spells the line in two ways.
 func (r volcRecord) entry() entry {
 	off := r.Line != "" && !strings.EqualFold(r.Line, volcLine) || r.Enable != nil && !*r.Enable
-	return entry{r.RecordID, r.Host, r.Type, r.Value, r.TTL, off}
+	return entry{id: r.RecordID, host: r.Host, kind: r.Type, text: r.Value, ttl: r.TTL, off: off}
 }
 
 func (v volcengine) entries(ctx context.Context, z zone, host, kind string) pageOf[entry] {

@@ -95,7 +95,7 @@ func TestVolcengineErrors(t *testing.T) {
 		{volcFailure(http.StatusOK, "NeverHeardOf"), Invalid},
 	}, "20230411150314CE", "words of the vendor")
 	for code, kind := range map[string]Kind{"ErrDBDuplicated": exists, "ErrDBNotFound": gone} {
-		if got := volcErrors.of(code); got != kind {
+		if got := volcErrors.of(code, ""); got != kind {
 			t.Errorf("%s is %s, want %s", code, got, kind)
 		}
 	}

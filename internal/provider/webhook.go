@@ -15,70 +15,10 @@ import (
 	"meshddns/internal/msg"
 )
 
-// webhook is the client of a bridge: a program of the operator that reads and changes records at any
-// DNS provider. The bridge answers two calls at one address. Both have HTTP Basic credentials
-// (RFC 7617): the access key id is the user, the access key secret the password. Bodies are JSON in
-// UTF-8.
-//
-// The first call reads a name, in lower case and without the final dot:
-//
-//	GET <endpoint>?name=_mesh.node.example.com
-//	200 {"zone": "example.com", "ttl": 60, "values": ["v=spf1 -all", "..."]}
-//
-// zone is the longest zone of the bridge that contains the name. values has all TXT values at the name,
-// in any order, [] for none. ttl is their TTL in seconds. Optional members are "min_ttl", the least TTL
-// in seconds that the bridge accepts, "servers", the names of the zone's name servers, and "id", which
-// differs between zones of one name that several keys reach. Status 404 means that no zone of the
-// bridge contains the name.
-//
-// The second call changes a name:
-//
-//	POST <endpoint>
-//	{"zone": "example.com", "name": "_mesh.node.example.com", "ttl": 60,
-//	 "seen": ["..."], "add": ["..."], "remove": ["..."]}
-//	200 or 204, with any body: done
-//	409: the values are no longer those in seen; nothing was done
-//
-// Records of other types have the same two calls with the type: &type=A in the first one, "type": "A"
-// in the second one, for A, AAAA and SRV. The answer to the first one repeats it as "type". A bridge that
-// does not has TXT records only. Values are addresses, or "priority weight port target". seen and remove
-// have the spelling of the bridge. The list of a zone has TXT values only.
-//
-// seen has the values that were read before, in any order. add and remove are always present, and may
-// be empty. The bridge does not change values that are not named, and adds before it removes. Adding an
-// existing value and removing a missing one succeed. The next read must show the change.
-//
-// Two more calls are optional, for bridges that can list many names. The first lists all zones of the
-// bridge, the second all names in a zone:
-//
-//	GET <endpoint>?zones=all
-//	200 {"zones": [{"zone": "example.com", "min_ttl": 60, "servers": []}]}
-//	GET <endpoint>?zone=example.com
-//	200 {"zone": "example.com", "names": [
-//	      {"name": "_mesh.node.example.com", "ttl": 60, "values": ["..."]},
-//	      {"name": "www.example.com", "values": [], "alias": "example.net"}]}
-//
-// alias is the target of a CNAME at the name. A list must be complete: missing names count as absent.
-// The client reads a list as it arrives. If the list has over 256 MiB, or the rest after its first 4 MiB
-// takes over a minute, the client reads the names one by one. A bridge without these calls answers 404 or
-// 501, or 400 or 405 if a call without a name is a mistake for it. The client then reads the names one by
-// one.
-//
-// A value is one JSON string: the octets of its character-strings, joined. The bridge splits a value of
-// more than 255 octets into strings of 255 octets, the last one shorter. JSON cannot have octets that
-// are not UTF-8: for values of other programs with such octets the bridge sends any text that stays the
-// same.
-//
-// Any status from 400 up is a failure, and may have a body
-//
-//	{"error": "words for the operator", "kind": "throttled"}
-//
-// where kind is one of credentials, permission, clock_skew, zone_not_found, conflict (a CNAME is at the
-// name), invalid, quota, throttled, temporary and changed. Such a kind decides before the status.
-// Otherwise 401 means credentials, 403 permission, 404 zone_not_found, 408 and 5xx temporary, 409
-// changed, 429 throttled, and any other invalid. The client obeys the header Retry-After of a throttled
-// or temporary failure. It does not follow redirects. A failure with such a body means that nothing was
-// done, unless it is temporary.
+// webhook is the client of a bridge: a program of the operator that reads and changes records at any DNS
+// provider. docs/webhook.md describes its calls, which have JSON bodies and HTTP Basic credentials (RFC
+// 7617): the access key id is the user, the access key secret the password. A failure with a body of the
+// bridge means that nothing was done, unless it is temporary.
 type webhook struct{ api *api }
 
 // NewWebhook makes a client of a bridge. The endpoint is its address: https://, or http:// on loopback.
@@ -118,21 +58,28 @@ var webhookStatus = map[int]string{http.StatusNotFound: "zone_not_found", http.S
 
 // do makes one call and parses its answer into out, unless that is nil.
 func (v *webhook) do(ctx context.Context, c call, out any) error {
-	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
+	return v.api.ask(ctx, c, func(r *http.Request, _ []byte) {
 		r.SetBasicAuth(v.api.Key.AccessKeyID, string(v.api.Key.AccessKeySecret))
-	})
-	if err != nil {
-		return err
-	}
+	}, openWebhook, out)
+}
+
+// openWebhook opens an answer. The page of a proxy has a status too, and does not prove that nothing was done.
+func openWebhook(ans answer) (reply, error) {
 	switch {
-	case ans.status >= 400:
-		return v.refused(c, ans)
-	case ans.status == http.StatusOK && out != nil:
-		err = json.Unmarshal(ans.body, out)
-	case ans.status != http.StatusOK && ans.status != http.StatusNoContent:
-		err = msg.Errorf("not a status that a bridge answers with")
+	case ans.status == http.StatusOK || ans.status == http.StatusNoContent:
+		return reply{result: ans.body}, nil
+	case ans.status < 400:
+		return reply{}, msg.Errorf("not a status that a bridge answers with")
 	}
-	return v.api.unreadable(c, ans, err)
+	var failure struct{ Error, Kind string }
+	err := json.Unmarshal(ans.body, &failure)
+	if err != nil || webhookKinds.of(failure.Kind, "") == "" {
+		failure.Kind = webhookStatus[ans.status]
+	}
+	if err != nil && len(ans.body) > 0 {
+		return reply{failed: true, kinds: codeKinds{{"", webhookKinds.of(failure.Kind, "")}}}, nil
+	}
+	return reply{verdict{code: failure.Kind, message: failure.Error}, true, webhookKinds, nil}, nil
 }
 
 // webhookMissing are the statuses of a bridge for an unknown call.
@@ -150,7 +97,7 @@ func (v *webhook) many(ctx context.Context, query url.Values, out any, l *list) 
 func (v *webhook) zones(ctx context.Context) (zones []zone, err error) {
 	var answer struct{ Zones []webhookAnswer }
 	switch known, err := v.many(ctx, url.Values{"zones": {"all"}}, &answer, nil); {
-	case !known, errors.Is(err, errTooLong):
+	case !known:
 		return nil, &Error{Kind: tooMany, Err: err}
 	case err != nil:
 		return nil, err
@@ -198,19 +145,6 @@ func (v *webhook) listsTXT() {}
 // sharesNames marks a vendor at which two keys may reach two zones of one name. Only an id of the bridge
 // distinguishes them.
 func (v *webhook) sharesNames() {}
-
-// refused parses a failure. The page of a proxy has a status too, and does not prove that nothing was
-// done.
-func (v *webhook) refused(c call, ans answer) error {
-	var failure struct{ Error, Kind string }
-	err := json.Unmarshal(ans.body, &failure)
-	if err != nil || webhookKinds.of(failure.Kind) == "" {
-		failure.Kind = webhookStatus[ans.status]
-	}
-	e := v.api.refused(c, ans, verdict{code: failure.Kind, message: failure.Error}, webhookKinds)
-	e.Unmade = e.Unmade && (err == nil || len(ans.body) == 0)
-	return e
-}
 
 // webhookAnswer is a bridge's answer about a name.
 type webhookAnswer struct {

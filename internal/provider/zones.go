@@ -1,7 +1,9 @@
 package provider
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -11,8 +13,8 @@ import (
 
 // zoneLister is a vendor that lists all zones of the account.
 type zoneLister interface {
-	// zones returns the public zones, each name once. It fails with tooMany if searches for single
-	// names are better.
+	// zones returns the public zones, each name once. It fails with tooMany or errTooLong if searches for
+	// single names are better.
 	zones(ctx context.Context) ([]zone, error)
 }
 
@@ -82,7 +84,7 @@ func (c *Client) ZonesKnown(ctx context.Context) (bool, error) {
 
 // Delegated returns the name of the NS records at or above domain and below the apex. A client reads each name
 // once. A bridge has records of types that it can change only.
-func (c *Client) Delegated(ctx context.Context, zone, domain string) (string, error) {
+func (c *Client) Delegated(ctx context.Context, zone, domain string) (cut string, err error) {
 	if _, only := c.vendor.(interface{ listsTXT() }); only {
 		return "", nil
 	}
@@ -90,28 +92,32 @@ func (c *Client) Delegated(ctx context.Context, zone, domain string) (string, er
 	if err != nil {
 		return "", err
 	}
-	if err := c.takeSearch(ctx); err != nil {
-		return "", err
-	}
-	defer c.search.end()
-	for at := range dns.Ancestors(dns.Fold(domain)) {
-		if at == z.name || !dns.Within(at, z.name) {
-			break
-		}
-		delegated, known := c.cuts[at]
-		if !known {
-			set, err := c.vendor.list(ctx, z, setKey{at, NS})
-			if err != nil {
-				return "", err
+	wait := c.searching(ctx, func() error {
+		for at := range dns.Ancestors(dns.Fold(domain)) {
+			if cut != "" || err != nil || at == z.name || !dns.Within(at, z.name) {
+				break
 			}
-			delegated = slices.ContainsFunc(set.records, func(r record) bool { return !r.off })
-			c.cuts[at] = delegated
+			cut, err = c.cutAt(ctx, z, at)
 		}
-		if delegated {
-			return at, nil
+		return nil
+	})
+	return cut, cmp.Or(wait, err)
+}
+
+// cutAt returns the name itself if NS records delegate it. The caller has the turn to search.
+func (c *Client) cutAt(ctx context.Context, z zone, at string) (string, error) {
+	cut, known := c.cuts[at]
+	if !known {
+		set, err := c.vendor.list(ctx, z, setKey{at, NS})
+		if err != nil {
+			return "", err
 		}
+		if slices.ContainsFunc(set.records, func(r record) bool { return !r.off }) {
+			cut = at
+		}
+		c.cuts[at] = cut
 	}
-	return "", nil
+	return cut, nil
 }
 
 // named returns a zone by its name.
@@ -128,8 +134,22 @@ func (c *Client) named(ctx context.Context, name string) (zone, error) {
 func (c *Client) find(ctx context.Context, name string) (zone, bool, error) {
 	k, found := c.remembered(name)
 	if !found {
-		var err error
-		if k, err = c.lookUp(ctx, name); err != nil {
+		err := c.searching(ctx, func() (err error) {
+			if k, found = c.remembered(name); found {
+				return nil
+			}
+			if k, err = c.ask(ctx, name, k); err != nil {
+				return err
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.zones[name] = k
+			if k.there {
+				c.zones[k.zone.name] = k
+			}
+			return nil
+		})
+		if err != nil {
 			return zone{}, false, err
 		}
 	}
@@ -142,29 +162,6 @@ func (c *Client) remembered(name string) (k known, found bool) {
 	defer c.mu.Unlock()
 	k, found = c.zones[name]
 	return k, found && (k.whole || !k.there) || !found && c.all
-}
-
-// lookUp asks the vendor for a zone, unless another search has found it meanwhile.
-func (c *Client) lookUp(ctx context.Context, name string) (known, error) {
-	if err := c.takeSearch(ctx); err != nil {
-		return known{}, err
-	}
-	defer c.search.end()
-	k, found := c.remembered(name)
-	if found {
-		return k, nil
-	}
-	k, err := c.ask(ctx, name, k)
-	if err != nil {
-		return known{}, c.searchFailed(err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.zones[name] = k
-	if k.there {
-		c.zones[k.zone.name] = k
-	}
-	return k, nil
 }
 
 // ask asks the vendor for a zone, or for the details that its list lacks.
@@ -182,63 +179,45 @@ func (c *Client) ask(ctx context.Context, name string, listed known) (known, err
 // listZones reads all zones of the account, if the vendor lists them.
 func (c *Client) listZones(ctx context.Context) error {
 	v, ok := c.vendor.(zoneLister)
-	if !ok || c.hasListed() {
+	if !ok || c.listed.Load() {
 		return nil
 	}
-	if err := c.takeSearch(ctx); err != nil {
-		return err
-	}
-	defer c.search.end()
-	if c.hasListed() {
-		return nil
-	}
-	zones, err := v.zones(ctx)
-	if err != nil && KindOf(err) != tooMany {
-		return c.searchFailed(err)
-	}
-	_, partly := c.vendor.(zoneCompleter)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.listed, c.all = true, err == nil
-	for _, z := range zones {
-		if !c.zones[z.name].there {
-			c.zones[z.name] = known{zone: z, there: true, whole: !partly || z.fault != nil, err: z.fault}
+	return c.searching(ctx, func() error {
+		if c.listed.Load() {
+			return nil
 		}
-	}
-	return nil
+		zones, err := v.zones(ctx)
+		if err != nil && KindOf(err) != tooMany && !errors.Is(err, errTooLong) {
+			return err
+		}
+		_, partly := c.vendor.(zoneCompleter)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.all = err == nil
+		for _, z := range zones {
+			if !c.zones[z.name].there {
+				c.zones[z.name] = known{zone: z, there: true, whole: !partly || z.fault != nil, err: z.fault}
+			}
+		}
+		c.listed.Store(true)
+		return nil
+	})
 }
 
-// takeSearch waits for the turn to search. If the search before got no answer meanwhile, it returns the
-// same failure, because a second wait would not help.
-func (c *Client) takeSearch(ctx context.Context) error {
-	c.mu.Lock()
-	failed := c.unanswered
-	c.mu.Unlock()
+// searching runs a search when its turn comes. If another search got no answer meanwhile, it returns the same
+// failure, because a second wait would not help.
+func (c *Client) searching(ctx context.Context, search func() error) error {
+	before := c.failure.Load()
 	if !c.search.take(ctx) {
 		return &Error{Kind: Network, Detail: msg.Say("another search for a zone is under way"), Err: context.Cause(ctx)}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.unanswered == failed {
-		return nil
+	defer c.search.end()
+	if failure := c.failure.Load(); failure != before {
+		return *failure
 	}
-	c.search.end()
-	return c.failure
-}
-
-// searchFailed remembers the failure of a search if every other search would meet it too. The caller
-// has the turn.
-func (c *Client) searchFailed(err error) error {
+	err := search()
 	if kind := KindOf(err); kind == Network || kind == Temporary || kind == Throttled {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.unanswered, c.failure = c.unanswered+1, err
+		c.failure.Store(&err)
 	}
 	return err
-}
-
-func (c *Client) hasListed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.listed
 }

@@ -46,7 +46,7 @@ type Config struct {
 	Ready     <-chan struct{}           // closed after the first look-up of the addresses
 	Interval  time.Duration             // from the end of a pass to the next one, in the automatic modes
 	Writes    func(provider string) int // an hour that nodes and checks may cause at an account; 0: no limit
-	Log       *slog.Logger
+	Log       *slog.Logger              // which does not wait for its reader
 	Now       func() time.Time
 }
 
@@ -124,7 +124,6 @@ func (e *Engine) Run(ctx context.Context) error {
 		if _, ok := errors.AsType[*daemon.Panic](err); !ok {
 			e.workers.Wait()
 		}
-		e.news.journal.wait()
 		ended <- err
 	}()
 	select {
@@ -188,6 +187,10 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cut, err := e.config.Database.CutPass(ctx)
+	if err != nil {
+		return err
+	}
 	e.news.zonesNoted(down)
 	if last != nil && last.OK() {
 		e.passes.Remember(last.FinishedAt)
@@ -196,6 +199,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	defer e.mu.Unlock()
 	for _, key := range keys {
 		e.lane(key).stored = true
+	}
+	if cut.Report.Trigger == TriggerManual { // its caller has gone, and gets the outcome by the report
+		e.asked = append(e.asked, &request{sweep: cut.Sweep, done: make(chan struct{})})
 	}
 	e.recovered = true
 	return nil

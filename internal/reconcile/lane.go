@@ -28,36 +28,36 @@ type zoneLane struct {
 	fault   Fault     // the last failure
 }
 
-// turn orders the jobs of a zone. A batch has jobs of one turn, so a change does not wait
+// priority orders the jobs of a zone. A batch has jobs of one priority, so a change does not wait
 // for names that are only read.
-type turn int
+type priority int
 
 const (
-	turnAsked   turn = iota // a person's order
-	turnChanged             // a change
-	turnNode                // a change by a node or a check
-	turnWaiting             // a name that has waited for its zone, or a second look
-	turnPage                // a name of a pass
+	priorityAsked   priority = iota // a person's order
+	priorityChanged                 // a change
+	priorityNode                    // a change by a node or a check
+	priorityWaiting                 // a name that has waited for its zone, or a second look
+	priorityPage                    // a name of a pass
 )
 
-// turn returns the turn of the jobs of names that are taken for the reason.
-func (why taking) turn() turn {
+// priority returns the priority of the jobs of names that are taken for the reason.
+func (why taking) priority() priority {
 	switch {
 	case why.page != nil:
-		return turnPage
+		return priorityPage
 	case why.lane == LaneAsked:
-		return turnAsked
+		return priorityAsked
 	case why.lane == LaneChanged, why.lane == LaneHeld:
-		return turnChanged
+		return priorityChanged
 	case why.byNode():
-		return turnNode
+		return priorityNode
 	}
-	return turnWaiting
+	return priorityWaiting
 }
 
-// put puts a job into the queue, behind the jobs of its turn.
+// put puts a job into the queue, behind the jobs of its priority.
 func (l *zoneLane) put(j *job) {
-	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.turn > j.task.turn })
+	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.priority > j.task.priority })
 	if at < 0 {
 		at = len(l.queue)
 	}
@@ -77,7 +77,7 @@ func (e *Engine) runLane(l *zoneLane) {
 		if jobs == nil {
 			return
 		}
-		e.inSlot(jobs[0].task.turn, func() { e.workBatch(l, jobs, conn) })
+		e.inSlot(jobs[0].task.priority, func() { e.workBatch(l, jobs, conn) })
 		e.Wake()
 	}
 }
@@ -87,9 +87,9 @@ func (e *Engine) runLane(l *zoneLane) {
 const slotTime = time.Second
 
 // inSlot runs a function in one of a bounded number of slots. Changes have slots of their own.
-func (e *Engine) inSlot(t turn, work func()) {
+func (e *Engine) inSlot(t priority, work func()) {
 	slots := e.slots
-	if t <= turnNode {
+	if t <= priorityNode {
 		slots = e.changes
 	}
 	slots <- struct{}{}
@@ -109,7 +109,7 @@ func (e *Engine) nextBatch(l *zoneLane) ([]*job, *connection) {
 	}
 	conn := e.connection(l.queue[0].record.Account)
 	count := min(len(l.queue), conn.batchSize())
-	if other := slices.IndexFunc(l.queue, func(j *job) bool { return j.task.turn != l.queue[0].task.turn }); other >= 0 {
+	if other := slices.IndexFunc(l.queue, func(j *job) bool { return j.task.priority != l.queue[0].task.priority }); other >= 0 {
 		count = min(count, other)
 	}
 	jobs := slices.Clone(l.queue[:count])
@@ -209,7 +209,6 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 		e.tellAnswer(first, b, now)
 	}
 	e.noteZone(e.ctx, b.items[0].record)
-	e.tellOutcomes(ended)
 	if err := e.settle(e.ctx, l, &s, ended); err != nil {
 		e.mu.Lock()
 		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: msg.TextOf(err)}
@@ -244,7 +243,6 @@ func (e *Engine) endLast(tasks []*task) {
 	}
 	e.mu.Unlock()
 	if len(ended) > 0 {
-		e.tellOutcomes(ended)
 		e.settle(e.ctx, nil, &Settlement{}, ended)
 	}
 }
@@ -303,6 +301,11 @@ func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended [
 	unstored, fault, err := e.store(context.WithoutCancel(ctx), s)
 	if l != nil {
 		e.news.database("settle", l.key, fault) // before the callers go on that wait for the outcome
+	}
+	for _, t := range ended {
+		if len(t.jobs) > 0 && !t.unstored && !unstored[t.name.Name] {
+			e.news.outcomes(t.outcomes)
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -365,23 +368,21 @@ func (e *Engine) store(ctx context.Context, s *Settlement) (unstored map[string]
 		return nil, nil, nil
 	}
 	unstored = map[string]bool{}
-	names := s.names()
-	for _, name := range names {
-		if len(names) == 1 || !e.config.Now().Before(end) || e.config.Database.Settle(ctx, s.of(name)) != nil {
-			unstored[name] = true
+	parts, stored := s.Parts(1), 0
+	for _, part := range parts {
+		if len(parts) > 1 && e.config.Now().Before(end) && e.config.Database.Settle(ctx, part) == nil {
+			stored++
+			continue
+		}
+		for _, p := range slices.Concat(part.Places, part.Ended) {
+			unstored[p.Name] = true
+		}
+		for _, d := range part.Names {
+			unstored[d.Name] = true
 		}
 	}
-	if len(unstored) == len(names) {
+	if stored == 0 {
 		err = fault
 	}
 	return unstored, fault, err
-}
-
-// tellOutcomes tells the log the outcomes of some tasks.
-func (e *Engine) tellOutcomes(ended []*task) {
-	var all []Outcome
-	for _, t := range ended {
-		all = append(all, t.outcomes...)
-	}
-	e.news.outcomes(all)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -16,15 +17,15 @@ func TestNewsIsBounded(t *testing.T) {
 	n := newNews(slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return time.Unix(0, 0) })
 	n.passBegins(1)
 	fail := func(i int) {
-		n.outcomes([]Outcome{{Name: fmt.Sprint("name", i), Action: ActionConflict, Fault: Fault{Code: "conflict"}, at: "1"}})
+		n.outcomes([]Outcome{{Name: fmt.Sprint("name", i), Zone: fmt.Sprint("zone", i), Action: ActionConflict, Fault: Fault{Code: "conflict"}, at: "1"}})
 	}
 	for range 2 {
 		for i := range 2 * toldNames {
 			fail(i)
 		}
 	}
-	if lines := strings.Count(log.String(), "\n"); lines != toldNames+1 || len(n.names) != toldNames {
-		t.Errorf("%d lines, %d names", lines, len(n.names))
+	if lines := strings.Count(log.String(), "\n"); lines != toldNames+1 || len(n.told) != toldNames {
+		t.Errorf("%d lines, %d names", lines, len(n.told))
 	}
 	if full := strings.Count(log.String(), "more names"); full != 1 {
 		t.Errorf("told %d times that there are more", full)
@@ -34,8 +35,8 @@ func TestNewsIsBounded(t *testing.T) {
 		fail(7)
 		n.passEnds(Report{Trigger: TriggerInterval})
 	}
-	if len(n.names) != 1 || strings.Count(log.String(), "\n") != toldNames+1 {
-		t.Errorf("%d names after passes without them", len(n.names))
+	if len(n.told) != 1 || strings.Count(log.String(), "\n") != toldNames+1 {
+		t.Errorf("%d names after passes without them", len(n.told))
 	}
 }
 
@@ -83,6 +84,7 @@ func TestNewsOfARecord(t *testing.T) {
 		{Outcome{Name: "a", Action: ActionSkipped, Fault: Fault{Code: CodeNoProvider}}, ""},
 	} {
 		log.Reset()
+		clear(n.crowds)
 		n.outcomes([]Outcome{step.outcome})
 		if got := log.String(); !strings.Contains(got, step.want) || (got == "") != (step.want == "") {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)
@@ -126,4 +128,56 @@ func TestNewsOfTheDatabase(t *testing.T) {
 			t.Errorf("step %d: it is to be asked after %v, want %v", i, next.Sub(now), step.next)
 		}
 	}
+}
+
+// Of many records of a zone that change or fail within a second the first nine have a line each, and the
+// rest one line that counts them. Other zones and later records are not among them.
+func TestNewsCountsACrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		n := newNews(slog.New(slog.NewTextHandler(&log, nil)), time.Now)
+		change := func(zone, action string, count int) {
+			code := map[string]string{ActionFailed: "quota"}[action]
+			for i := range count {
+				n.outcomes([]Outcome{{Name: fmt.Sprint("name", i), Zone: zone, Provider: "p", Action: action, Fault: Fault{Code: code}, at: "1"}})
+			}
+		}
+		next := func() (lines []string) {
+			<-time.After(2 * crowdTime)
+			synctest.Wait()
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			lines = strings.Split(strings.TrimSpace(log.String()), "\n")
+			log.Reset()
+			return lines
+		}
+		change("z", ActionUpdate, 10_000)
+		change("other", ActionCreate, 3)
+		change("z", ActionDelete, 1)
+		lines := next()
+		if len(lines) != crowdAfter+3+2 {
+			t.Fatalf("%d lines:\n%s", len(lines), strings.Join(lines[:min(20, len(lines))], "\n"))
+		}
+		last := strings.Join(lines[len(lines)-2:], "\n")
+		for _, want := range []string{
+			`level=INFO msg=records names=9991 first=name9 provider=p zone=z action=update code="" detail=""`,
+			`msg=records names=1 first=name0 provider=p zone=z action=delete`,
+		} {
+			if !strings.Contains(last, want) {
+				t.Errorf("the last lines are\n%s\nwant %s", last, want)
+			}
+		}
+		change("z", ActionUpdate, 2)
+		if lines = next(); len(lines) != 2 || len(n.crowds) != 0 {
+			t.Errorf("a second later %d crowds are left:\n%s", len(n.crowds), strings.Join(lines, "\n"))
+		}
+		change("z", ActionFailed, 12)
+		if lines = next(); len(lines) != crowdAfter+1 || !strings.Contains(lines[crowdAfter], `level=WARN msg=records names=3 first=name9 provider=p zone=z action=failed code=quota`) {
+			t.Errorf("some fail:\n%s", strings.Join(lines, "\n"))
+		}
+		change("z", ActionUnchanged, 12)
+		if lines = next(); len(lines) != crowdAfter+1 || !strings.Contains(lines[crowdAfter], "level=INFO msg=records names=3") {
+			t.Errorf("they are well again:\n%s", strings.Join(lines, "\n"))
+		}
+	})
 }

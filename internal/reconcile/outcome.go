@@ -80,7 +80,6 @@ type Outcome struct {
 
 	at       string // the id of the account, and of a withdrawal also of the place
 	zoneDown bool   // the record failed because its whole zone failed
-	was      string // the code of the fault before
 }
 
 // bad reports whether the record failed or is in conflict.

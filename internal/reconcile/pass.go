@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 )
@@ -148,17 +147,13 @@ func (e *Engine) passNumber() int64 {
 	return e.pass.progress.Number
 }
 
-// beginPass resumes the pass that an earlier run has left, or begins a requested one. It
-// returns the time of the next pass.
+// beginPass begins a pass if one is wanted, and returns the time of the next one.
 func (e *Engine) beginPass(ctx context.Context, automatic bool) (next time.Time, err error) {
-	requested, running, err := e.config.Database.Request(ctx)
+	requested, err := e.config.Database.Request(ctx)
 	if err != nil {
 		return next, err
 	}
 	now := e.config.Now()
-	if err := e.resumePass(ctx, running, now); err != nil {
-		return next, err
-	}
 	e.mu.Lock()
 	e.join(requested, now)
 	trigger, at := e.trigger(requested, automatic, now)
@@ -167,83 +162,6 @@ func (e *Engine) beginPass(ctx context.Context, automatic bool) (next time.Time,
 		return at, nil
 	}
 	return time.Time{}, e.startPass(ctx, trigger, now)
-}
-
-// resumePass resumes the pass that an earlier run of the program has left.
-func (e *Engine) resumePass(ctx context.Context, running bool, now time.Time) error {
-	e.mu.Lock()
-	resumes := running && e.pass == nil
-	e.mu.Unlock()
-	if !resumes {
-		return nil
-	}
-	p, err := e.config.Database.Pass(ctx)
-	if err != nil {
-		return err
-	}
-	if err := e.countBad(ctx, &p); err != nil {
-		return err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p.Orphans = false
-	e.news.passBegins(p.Number)
-	e.pass = &pass{progress: p, paced: paced(p.Report.Trigger), horizon: now}
-	return nil
-}
-
-// countBad adds the names that the pass has marked as bad since its report was stored: a
-// name is marked at once, but the report is stored between pages.
-func (e *Engine) countBad(ctx context.Context, p *Progress) error {
-	known := map[string]bool{}
-	for _, o := range p.Report.Records {
-		known[o.Name] = known[o.Name] || o.bad()
-	}
-	stored := p.Report.Bad
-	for cursor, total := "", 0; ; {
-		names, err := e.config.Database.BadNames(ctx, p.Number, cursor, pageNames)
-		if err != nil {
-			return err
-		}
-		if len(names) == 0 {
-			if stored > maxRecords { // the report does not list all bad names
-				p.Report.Bad = max(stored, total)
-			}
-			return nil
-		}
-		total += len(names)
-		cursor = names[len(names)-1]
-		state, err := e.config.Database.State(ctx, slices.DeleteFunc(names, func(name string) bool { return known[name] }))
-		if err != nil {
-			return err
-		}
-		for _, n := range state.Names {
-			p.Report.add(storedOutcomes(state, n, e.config.Addresses()), false, false)
-		}
-	}
-}
-
-// storedOutcomes returns the outcomes of a bad name, made from the stored state.
-func storedOutcomes(state State, n Name, addresses Addresses) (all []Outcome) {
-	t := desired(state, n, addresses)
-	for _, r := range t.Records {
-		o := Outcome{
-			Name: r.Name, Sibling: r.Sibling, Provider: r.Account.Provider, Zone: r.Place.Zone, Network: r.Network, Value: r.Want,
-			Fault: r.Place.Fault, Attempts: r.Place.Attempts, Action: ActionFailed, at: r.at(),
-		}
-		if r.Place.State == Conflict {
-			o.Action = ActionConflict
-		}
-		all = append(all, o)
-	}
-	for _, r := range t.Refusals {
-		all = append(all, r.outcome())
-	}
-	all = slices.DeleteFunc(all, func(o Outcome) bool { return !o.bad() || o.Fault.Code == "" })
-	if len(all) == 0 { // the name has changed since
-		all = []Outcome{{Name: n.Name, Action: ActionFailed, Fault: Fault{Code: CodeInterrupted}}}
-	}
-	return all
 }
 
 // paced reports whether a pass is slow (AuditRate), because no fault is known.
@@ -360,23 +278,21 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 		defer e.mu.Unlock()
 		return p.nextPage, nil
 	}
-	progress, again := p.progress, len(p.again) > 0
-	progress.Report.Counts = maps.Clone(p.progress.Report.Counts)
-	progress.Report.Records = slices.Clone(p.progress.Report.Records)
+	cursor, orphans, again := p.progress.Cursor, p.progress.Orphans, len(p.again) > 0
 	e.mu.Unlock()
-	if again {
+	switch {
+	case again:
 		return e.workAgain(ctx, p)
-	}
-	if progress.Orphans {
+	case orphans:
 		return next, e.finish(ctx, p)
 	}
-	return e.workPage(ctx, p, progress)
+	return e.workPage(ctx, p, cursor)
 }
 
 // workPage takes the page of names after the cursor. After the last page it begins the
 // search for orphans.
-func (e *Engine) workPage(ctx context.Context, p *pass, progress Progress) (next time.Time, err error) {
-	names, err := e.config.Database.NamesAfter(ctx, progress.Cursor, progress.Number, pageNames)
+func (e *Engine) workPage(ctx context.Context, p *pass, cursor string) (next time.Time, err error) {
+	names, err := e.config.Database.NamesAfter(ctx, cursor, p.progress.Number, pageNames)
 	if err != nil {
 		return next, err
 	}
@@ -387,18 +303,13 @@ func (e *Engine) workPage(ctx context.Context, p *pass, progress Progress) (next
 		}
 		return next, err
 	}
-	if progress.Cursor != "" {
-		if err := e.config.Database.SavePass(ctx, progress); err != nil {
-			return next, err
-		}
-	}
 	e.mu.Lock()
 	p.progress.Cursor = names[len(names)-1]
 	if p.paced && len(p.waiting) == 0 && len(names) == pageNames { // after the last page nothing is left to space out
 		p.nextPage = e.config.Now().Add(time.Duration(len(names)) * time.Second / AuditRate)
 	}
 	e.mu.Unlock()
-	err = e.takePage(ctx, p, names, func() { p.progress.Cursor = progress.Cursor })
+	err = e.takePage(ctx, p, names, func() { p.progress.Cursor = cursor })
 	return e.config.Now(), err
 }
 

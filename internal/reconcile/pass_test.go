@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 )
@@ -118,9 +121,9 @@ func TestChangesGoFirst(t *testing.T) {
 	})
 }
 
-// TestResumedPassKnowsFailures stops the program in a pass in which a name has failed: the report of
-// the resumed pass has it.
-func TestResumedPassKnowsFailures(t *testing.T) {
+// TestCutPassBeginsAnew stops the program in a pass that a caller has asked for, and in which a name has failed: the next
+// program begins the pass anew, without a caller, and its report has the failures.
+func TestCutPassBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "manual")
 		w.service("bad.example", w.account("key"))
@@ -128,15 +131,18 @@ func TestResumedPassKnowsFailures(t *testing.T) {
 		bad, slow := w.reserve("bad.example", "office"), w.reserve("slow.example", "office")
 		due := w.reserve("bad.example", "due")
 		w.due(due, reconcile.LaneChanged)
-		w.vendor.on(func(ctx context.Context, what, name string) error {
-			switch {
-			case what == "change" && zoneOf(name) == "bad.example":
+		fails := func(_ context.Context, what, name string) error {
+			if what == "change" && zoneOf(name) == "bad.example" {
 				return &provider.Error{Kind: provider.Quota}
-			case what == "read" && name == slow:
+			}
+			return nil
+		}
+		w.vendor.on(func(ctx context.Context, what, name string) error {
+			if what == "read" && name == slow {
 				<-ctx.Done()
 				return ctx.Err()
 			}
-			return nil
+			return fails(ctx, what, name)
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		go w.engine.Sync(ctx, false)
@@ -146,12 +152,17 @@ func TestResumedPassKnowsFailures(t *testing.T) {
 		if n := w.count(`SELECT count(*) FROM names WHERE pass & 1`); n != 2 {
 			t.Fatalf("%d names have failed before the stop", n)
 		}
-		w.vendor.on(func(context.Context, string, string) error { return nil })
+		w.vendor.on(fails)
 		w.restart()
-		r := w.sync(time.Minute)
-		if got := outcomes(r); r.OK() || r.Bad != 2 || !slices.Contains(got, bad+" failed quota") || !slices.Contains(got, due+" failed quota") || r.FirstBad().Fault.Code != "quota" {
+		after(time.Minute)
+		r, _, err := w.engine.Last(t.Context())
+		if err != nil || r == nil {
+			t.Fatalf("no pass after the stop: %v", err)
+		}
+		if got := outcomes(*r); r.OK() || r.Trigger != reconcile.TriggerManual || r.Bad != 2 || !slices.Contains(got, bad+" failed quota") || !slices.Contains(got, due+" failed quota") {
 			t.Errorf("%q, %+v", got, r)
 		}
+		w.vendor.on(func(context.Context, string, string) error { return nil })
 		if r := w.sync(time.Minute); !r.OK() {
 			t.Errorf("the next one: %+v", r)
 		}
@@ -294,13 +305,41 @@ func TestPassLosesNoName(t *testing.T) {
 	})
 }
 
-// TestLogStalls has the log take no lines: a pass goes on, and a release does.
+// TestSlowPassEndsWithItsLastPage: a slow pass waits between two pages, and not after the last one.
+func TestSlowPassEndsWithItsLastPage(t *testing.T) {
+	for names, pauses := range map[int]int{900: 0, 1100: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "auto")
+			w.service("example.com", w.account("key"))
+			for i := range names {
+				w.reserve("example.com", fmt.Sprint("office", i))
+			}
+			w.start()
+			after(time.Minute)
+			r, _, err := w.engine.Last(t.Context())
+			if err != nil || r == nil || r.Trigger != reconcile.TriggerStart || r.Names != names+1 {
+				t.Fatalf("%d names: %v, report %+v", names, err, r)
+			}
+			if lasted := r.FinishedAt.Sub(r.StartedAt); lasted.Round(time.Second) != time.Duration(pauses)*time.Second {
+				t.Errorf("a pass over %d names takes %v", names, lasted)
+			}
+		})
+	}
+}
+
+// TestLogStalls has the reader of the program's log take no lines: a pass goes on, and a release does.
 func TestLogStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "auto")
+		format := func(out io.Writer) slog.Handler { return slog.NewTextHandler(out, nil) }
+		queue := daemon.NewLogQueue(&w.log, format)
+		defer queue.Close()
+		w.lines = queue
+		w.renew()
 		w.service("example.com", w.account("key"))
 		name := w.reserve("example.com", "office")
 		w.sync(time.Minute)
+		synctest.Wait()
 		w.log.Held = make(chan struct{})
 		w.vendor.put("_host.example.com") // which is news
 		w.sync(time.Minute)
@@ -318,6 +357,34 @@ func TestLogStalls(t *testing.T) {
 		lines := strings.Split(w.log.String(), "\n")[before:]
 		if len(lines) < 3 || !strings.Contains(lines[0], "action=create") {
 			t.Errorf("the lines that waited: %q", lines)
+		}
+	})
+}
+
+// TestLogTellsWhatIsStored has the database take no outcome for a while: the log has the line of a record when its
+// outcome is stored.
+func TestLogTellsWhatIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		w.sync(time.Minute)
+		w.fault = func(what string) error {
+			if what == "settle places" {
+				return errors.New("disk full")
+			}
+			return nil
+		}
+		name := w.reserve("example.com", "office")
+		w.due(name, reconcile.LaneChanged)
+		after(3 * time.Second)
+		line := "msg=record name=" + name + " provider=vendor action=create"
+		if !w.vendor.stands(name) || strings.Contains(w.log.String(), line) {
+			t.Errorf("before the outcome is stored:\n%s", w.log.String())
+		}
+		w.fault = func(string) error { return nil }
+		after(time.Minute)
+		if n := strings.Count(w.log.String(), line); n != 1 {
+			t.Errorf("%d lines once it is stored:\n%s", n, w.log.String())
 		}
 	})
 }

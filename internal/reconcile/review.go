@@ -20,7 +20,7 @@ func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
 	if err != nil {
 		return next, err
 	}
-	request, _, err := e.config.Database.Request(ctx)
+	request, err := e.config.Database.Request(ctx)
 	switch now := e.config.Now(); {
 	case err != nil:
 		return next, err

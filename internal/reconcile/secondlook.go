@@ -15,3 +15,7 @@ const ProbeTime = 2 * time.Minute
 // lookAgain is the pause after a second look that settled nothing, because the zone was down
 // or the read failed. The build tag quick makes it short.
 const lookAgain = 5 * time.Minute
+
+// ChangeEvery is the least time between two changes of a name that nodes or checks cause, in the long run. The build tag
+// quick makes it short.
+const ChangeEvery = time.Minute

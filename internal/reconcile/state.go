@@ -189,18 +189,6 @@ type Settlement struct {
 // ByAddress is the cause of the work of a pass that a changed address of this host asks for.
 const ByAddress = "address change"
 
-// names returns the names that the settlement is about, sorted.
-func (s Settlement) names() (all []string) {
-	for _, p := range slices.Concat(s.Places, s.Ended) {
-		all = append(all, p.Name)
-	}
-	for _, d := range s.Names {
-		all = append(all, d.Name)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // Parts splits the settlement into parts of so many names. All about one name is in one part.
 func (s Settlement) Parts(names int) (parts []Settlement) {
 	known := map[string]int{}
@@ -234,16 +222,7 @@ func (s Settlement) Parts(names int) (parts []Settlement) {
 	return parts
 }
 
-// of returns the part of the settlement about one name.
-func (s Settlement) of(name string) (part Settlement) {
-	others := func(p Place) bool { return p.Name != name }
-	part.Places = slices.DeleteFunc(slices.Clone(s.Places), others)
-	part.Ended = slices.DeleteFunc(slices.Clone(s.Ended), others)
-	part.Names = slices.DeleteFunc(slices.Clone(s.Names), func(d Due) bool { return d.Name != name })
-	return part
-}
-
-// Progress is the progress of a pass.
+// Progress is the progress of a pass. The database keeps what it was at the begin.
 type Progress struct {
 	Number  int64
 	Cursor  string // all names up to this one are done or wait for their zones
@@ -305,26 +284,22 @@ type Database interface {
 	// stores the Told of the usages whose places changed.
 	Settle(ctx context.Context, s Settlement) error
 
-	// Request reads the request for a new pass, and reports whether a pass runs.
-	Request(ctx context.Context) (r Request, running bool, err error)
+	// Request reads the request for a new pass.
+	Request(ctx context.Context) (Request, error)
 	// DropRequest deletes the request for a new pass.
 	DropRequest(ctx context.Context) error
-	// Pass reads the progress of the running pass.
-	Pass(ctx context.Context) (Progress, error)
+	// CutPass reads the begin of the pass that an earlier run of the program has not ended, zero if there is none. If a
+	// change asked for that pass, the change asks again.
+	CutPass(ctx context.Context) (Progress, error)
 	// BeginPass stores a new pass, gives it a number, and deletes the request for it. If the
 	// settings are not the known ones, it does nothing and returns 0.
 	BeginPass(ctx context.Context, p Progress, known Settings) (number int64, err error)
-	// SavePass stores the progress of the running pass.
-	SavePass(ctx context.Context, p Progress) error
 	// EndPass stores the report of a pass, which does not run any more.
 	EndPass(ctx context.Context, r Report) error
 	// LastReport reads the report of the last complete pass, nil if there is none.
 	LastReport(ctx context.Context) (*Report, error)
 	// NamesAfter reads names in order that the pass has not counted. Pass 0 has counted no name.
 	NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error)
-
-	// BadNames reads names in order that the pass has marked as bad.
-	BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error)
 
 	// NoteZone stores that a zone of an account is down, or well again, if that is news.
 	NoteZone(ctx context.Context, account int64, z ZoneState) error

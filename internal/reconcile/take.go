@@ -64,7 +64,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 // caller holds the lock.
 func (e *Engine) start(target Target, why taking, back bool) *task {
 	n := target.Name
-	t := &task{name: n, taken: e.config.Now(), places: slices.Clone(n.Places), page: why.page, again: why.lane.OfZone(), turn: why.turn()}
+	t := &task{name: n, taken: e.config.Now(), places: slices.Clone(n.Places), page: why.page, again: why.lane.OfZone(), priority: why.priority()}
 	t.look = why.lane == LaneLook && (why.manual && e.pass == nil || n.waits(t.taken))
 	t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1 && !back
 	e.busy[n.Name] = t
@@ -90,14 +90,14 @@ func (e *Engine) waitsForStore(t Target) bool {
 }
 
 // free returns the names that are not in work, the ones among them whose task of a later
-// turn was taken back, and the names that the pass has to take again, because their task is
+// priority was taken back, and the names that the pass has to take again, because their task is
 // not the pass's work. The pass waits for a task that is.
 func (e *Engine) free(names []string, why taking) (free, back, again []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, name := range names {
 		t := e.busy[name]
-		if t != nil && why.page == nil && t.turn > why.turn() && e.takeBack(t) {
+		if t != nil && why.page == nil && t.priority > why.priority() && e.takeBack(t) {
 			t, back = nil, append(back, name) // it has changed since
 		}
 		switch {

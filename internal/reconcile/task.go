@@ -10,7 +10,7 @@ import (
 type task struct {
 	name     Name
 	taken    time.Time
-	turn     turn
+	priority priority
 	jobs     []*job
 	begun    bool // one of its jobs has begun, or it has none
 	waiting  int  // jobs that have not ended

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -39,6 +40,7 @@ type world struct {
 	vendor *vendor
 	engine *reconcile.Engine
 	log    support.Log
+	lines  io.Writer    // takes the log's lines
 	clock  atomic.Int64 // how far the clock is ahead
 	fault  func(what string) error
 	stop   func()
@@ -53,6 +55,7 @@ type world struct {
 func newWorld(t *testing.T, mode string) *world {
 	t.Helper()
 	w := &world{t: t, fault: func(string) error { return nil }, open: func(c client) provider.DNS { return c }}
+	w.lines = &w.log
 	schema, err := os.ReadFile("../../schema.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +97,7 @@ func (w *world) renew() {
 	w.engine = reconcile.New(reconcile.Config{
 		Database: faulty{w.ledger, w}, Open: func(a reconcile.Account) (provider.DNS, error) { return w.open(client{w.vendor, a.Endpoint}), nil },
 		Addresses: func() reconcile.Addresses { return reconcile.Addresses{} },
-		Ready:     ready, Interval: 5 * time.Minute, Writes: func(string) int { return w.writes }, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Now: w.now,
+		Ready:     ready, Interval: 5 * time.Minute, Writes: func(string) int { return w.writes }, Log: slog.New(slog.NewTextHandler(w.lines, nil)), Now: w.now,
 	})
 }
 
@@ -133,6 +136,11 @@ func (f faulty) AddLeftovers(ctx context.Context, places []reconcile.Place) erro
 func (f faulty) Settle(ctx context.Context, s reconcile.Settlement) error {
 	if f.w.settles != nil {
 		f.w.settles(s)
+	}
+	if len(s.Places) > 0 {
+		if err := f.w.fault("settle places"); err != nil {
+			return err
+		}
 	}
 	return cmp.Or(f.Database.Settle(ctx, s), f.w.fault("settled"))
 }

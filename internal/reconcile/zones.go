@@ -3,7 +3,6 @@ package reconcile
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"sort"
@@ -73,7 +72,8 @@ func (e *Engine) DownZones() (down []ZoneState) {
 // been down since the given time, and names wait for it; without one, the zone answers. If
 // the provider has no such zone, the names log that.
 func (n *news) zone(r Record, since time.Time, f Fault, names int) {
-	defer n.lock()()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	z := n.zones[r.lane()]
 	if z == nil {
 		z = &zoneNews{}
@@ -92,9 +92,9 @@ func (n *news) zone(r Record, since time.Time, f Fault, names int) {
 		return
 	case reason(f) == z.told:
 	case f.Code == "":
-		n.journal.add(slog.LevelInfo, "zone is well again", append(about, "code", z.told, "after", since.Sub(before.Since).Round(time.Second))...)
+		n.log.Info("zone is well again", append(about, "code", z.told, "after", since.Sub(before.Since).Round(time.Second))...)
 	default:
-		n.journal.add(slog.LevelWarn, "zone is down", append(about, "code", f.Code, "detail", f.Detail, "names", names, "key", f.Key)...)
+		n.log.Warn("zone is down", append(about, "code", f.Code, "detail", f.Detail, "names", names, "key", f.Key)...)
 	}
 	z.told = reason(f)
 }
@@ -134,8 +134,11 @@ func (n *news) unnoted(lane Lane) (state ZoneState, news bool) {
 	if z == nil || z.state.Since.IsZero() || z.noted == z.state.down() {
 		return ZoneState{}, false
 	}
-	z.noted = z.state.down()
-	return z.state, true
+	state = z.state
+	if z.noted = state.down(); !z.noted {
+		state.Fault = Fault{}
+	}
+	return state, true
 }
 
 // noteZone stores the state of a record's zone if it is news. After a fault of the database the next

@@ -81,6 +81,9 @@ func TestZoneState(t *testing.T) {
 		w.vendor.on(fails(provider.ZoneNotFound))
 		after(time.Hour)
 		want("the zone is gone", "zone_not_found", bad)
+		if n := w.count(`SELECT count(*) FROM zones_down`); n != 0 {
+			t.Error("a zone that is gone counts as down")
+		}
 		w.vendor.on(works)
 		good := time.Now()
 		w.sync(time.Minute)

@@ -53,11 +53,17 @@ func (e *Error) Error() string {
 // Decode reads body into the struct that v points to. It ignores members without a field; a null
 // member counts as absent.
 func Decode(body []byte, v any) error {
+	_, err := DecodeMembers(body, v)
+	return err
+}
+
+// DecodeMembers is Decode, and returns the names of all members, also of unknown ones.
+func DecodeMembers(body []byte, v any) (names []string, err error) {
 	members, err := Object(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return eachField(reflect.ValueOf(v).Elem(), func(name string, field reflect.Value) error {
+	err = eachField(reflect.ValueOf(v).Elem(), func(name string, field reflect.Value) error {
 		at := slices.IndexFunc(members, func(m Member) bool { return m.Name.Text == name })
 		if at < 0 || members[at].Value.Kind == KindNull {
 			return nil
@@ -67,6 +73,14 @@ func Decode(body []byte, v any) error {
 		}
 		return nil
 	})
+	return namesOf(members), err
+}
+
+func namesOf(members []Member) (names []string) {
+	for _, m := range members {
+		names = append(names, m.Name.Text)
+	}
+	return names
 }
 
 // eachField calls do for each field of a struct with a name in JSON, those of embedded structs without
@@ -108,12 +122,9 @@ func decode(body []byte, value Value, v any) error {
 }
 
 // Names returns the names of the members of an object, none if the body is no object.
-func Names(body []byte) (names []string) {
+func Names(body []byte) []string {
 	members, _ := Object(body)
-	for _, m := range members {
-		names = append(names, m.Name.Text)
-	}
-	return names
+	return namesOf(members)
 }
 
 // Object checks a body by the rules of the package and returns its members.

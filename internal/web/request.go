@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -29,30 +28,31 @@ var TooLarge = Fail(msg.BodyTooLarge, MaxBody>>10)
 
 // Decode reads the body into a struct. Its errors are failures for the client.
 func Decode(r *http.Request, into any) error {
-	body, err := io.ReadAll(r.Body)
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return TooLarge
-	}
-	if err != nil {
-		return Fail(msg.ParameterError, strictjson.Phrase(err))
-	}
-	return ParseBody(body, into)
-}
-
-// ParseBody is Decode for a body that is already read.
-func ParseBody(body []byte, into any) error {
-	if err := strictjson.Decode(body, into); err != nil {
-		return Fail(msg.ParameterError, strictjson.Phrase(err))
-	}
-	return nil
+	_, err := DecodeMembers(r, into)
+	return err
 }
 
 // DecodeMembers is Decode, and returns the names of all members, also of unknown ones.
 func DecodeMembers(r *http.Request, into any) (names []string, err error) {
-	var body bytes.Buffer
-	r.Body = io.NopCloser(io.TeeReader(r.Body, &body))
-	err = Decode(r, into)
-	return strictjson.Names(body.Bytes()), err
+	body, err := io.ReadAll(r.Body)
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, TooLarge
+	}
+	if err == nil {
+		names, err = strictjson.DecodeMembers(body, into)
+	}
+	return names, unparsed(err)
+}
+
+// ParseBody is Decode for a body that is already read.
+func ParseBody(body []byte, into any) error { return unparsed(strictjson.Decode(body, into)) }
+
+// unparsed returns the failure for a body that cannot be read.
+func unparsed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return Fail(msg.ParameterError, strictjson.Phrase(err))
 }
 
 // queryFlag reads a flag of the query. An absent flag is false.

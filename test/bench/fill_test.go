@@ -79,12 +79,14 @@ func published(t testing.TB, a account, names int) string {
 }
 
 // prepare has the program make its tables and one usage, and makes the others
-// after that one.
+// after that one. The zero account is no configuration.
 func prepare(t testing.TB, a account, w way, names int, begin func(*program)) string {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "bench.db")
 	p := startAs(t, db, w)
-	p.configure(a)
+	if a != (account{}) {
+		p.configure(a)
+	}
 	p.call("POST", "/services", `{"id":"svc","name":"svc","config":{"domain":"`+zone+`"}}`)
 	p.reserve(first)
 	begin(p)

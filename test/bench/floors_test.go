@@ -79,17 +79,8 @@ func (c *commits) rate(t testing.TB, so time.Duration) float64 {
 	return float64(done) / time.Duration(took).Seconds()
 }
 
-// optimised is how the C program is compiled: at small sizes, where times decide
-// nothing, in a tenth of the time.
-func optimised() string {
-	if *large {
-		return "-O2"
-	}
-	return "-O0"
-}
-
-// buildCommits compiles it with go-sqlite3's own SQLite and options. That takes its
-// time, so it is kept in the user's cache, named after all that it is made of.
+// buildCommits compiles it as cgo compiles SQLite by default: with -O2, and with go-sqlite3's own SQLite and
+// options. That takes its time, so it is kept in the user's cache, named after all that it is made of.
 var buildCommits = sync.OnceValues(func() (path string, err error) {
 	out, err := exec.Command("go", "list", "-f", `{{.Dir}}{{range .CgoCFLAGS}}{{"\n"}}{{.}}{{end}}`, "-tags", "sqlite_omit_load_extension", "github.com/mattn/go-sqlite3").Output()
 	if err != nil {
@@ -97,7 +88,7 @@ var buildCommits = sync.OnceValues(func() (path string, err error) {
 	}
 	listed := strings.Split(strings.TrimSpace(string(out)), "\n")
 	amalgamation := filepath.Join(listed[0], "sqlite3-binding.c")
-	args := append(listed[1:], optimised(), "-I", listed[0], "testdata/commits.c", amalgamation, "-lpthread", "-ldl", "-lm")
+	args := append(listed[1:], "-O2", "-I", listed[0], "testdata/commits.c", amalgamation, "-lpthread", "-ldl", "-lm")
 	sum := sha256.New()
 	fmt.Fprintln(sum, args)
 	for _, name := range []string{"testdata/commits.c", amalgamation} {

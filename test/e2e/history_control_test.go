@@ -89,11 +89,6 @@ var historyControls = []historyControl{
 		within: 300, finds: `.`,
 	},
 	{
-		name: "a pass that goes on forgets its failures", file: "internal/reconcile/pass.go",
-		old: "e.countBad(ctx, &p)", new: "error(nil)",
-		within: 300, finds: `.`,
-	},
-	{
 		name: "the state is that of the last look", file: "internal/reconcile/told.go",
 		old: "state := r.Now().State", new: "state := r.Place.State",
 		within: 100, finds: `.`,

@@ -177,7 +177,7 @@ func storedPlaces(ctx context.Context, tx *sql.Tx, places []reconcile.Place) (ma
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := sqlite.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE id IN (SELECT value FROM json_each(?))`, text(ids))
+	rows, err := sqlite.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE id IN (SELECT value FROM json_each(?))`, string(events.JSON(ids)))
 	stored := make(map[int64]reconcile.Place, len(rows))
 	for _, row := range rows {
 		stored[row.Place.ID] = row.Place
