@@ -123,13 +123,18 @@ func (w *history) leases(usage string) []modelLease {
 
 // replaceLease gives a slot a new lease. The token of the old one is refused.
 func (w *history) replaceLease() func() {
-	leased := slices.DeleteFunc(slices.Clone(w.model.usages), func(u modelUsage) bool { return u.releasing || len(u.leases) == 0 })
-	if len(leased) == 0 {
+	u, found := w.someUsage()
+	if !found {
 		return nil
 	}
-	u := pick(w.random, leased)
-	old := pick(w.random, u.leases)
 	return func() {
+		if len(u.leases) == 0 {
+			w.mutate(w.lend(u.id, modelLease{slot: "n1"}))
+		}
+		if w.dead() || len(w.leases(u.id)) == 0 {
+			return
+		}
+		old := pick(w.random, w.leases(u.id))
 		c := w.lend(u.id, modelLease{slot: old.slot})
 		made := c.apply
 		c.path += "?replace=1"

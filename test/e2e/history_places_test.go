@@ -294,12 +294,13 @@ func (b builtinOutside) exec(statement string, name string, args ...any) {
 	}
 }
 
-// served waits until the server has read that a value came or went, and has it in memory.
+// served waits until the server has read that a value came or went, and has one that came in memory: after the last one
+// has gone, it has no name there.
 func (b builtinOutside) served(name string, value []string, there bool) {
 	b.w.t.Helper()
 	b.w.until(fmt.Sprintf("%s: the server sees that %q is there: %t", name, value, there), func() string {
 		is := func(v []string) bool { return slices.Equal(v, value) }
-		if b.inMemory() && there == slices.ContainsFunc(b.Values(b.w.t, name), is) && b.inMemory() {
+		if there == slices.ContainsFunc(b.Values(b.w.t, name), is) && (!there || b.inMemory()) {
 			return ""
 		}
 		return "it does not"
