@@ -482,12 +482,17 @@ func (g *Ledger) Request(ctx context.Context) (r reconcile.Request, err error) {
 	return r, err
 }
 
-// DropRequest deletes the request for a new pass.
-func (g *Ledger) DropRequest(ctx context.Context) error {
-	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE pass SET requested = '' WHERE id = 1`)
+// DropRequest deletes the request for a new pass. If the settings are not the ones that the caller knows, it does nothing
+// and returns false: the change that made them may be what requests the pass.
+func (g *Ledger) DropRequest(ctx context.Context, known reconcile.Settings) (dropped bool, err error) {
+	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		settings, err := settingsIn(ctx, tx)
+		if dropped = err == nil && settings == known; dropped {
+			_, err = tx.ExecContext(ctx, `UPDATE pass SET requested = '' WHERE id = 1`)
+		}
 		return err
 	})
+	return dropped, err
 }
 
 // CutPass reads the begin of the pass that an earlier run of the program has not ended, zero if there is none. If a change

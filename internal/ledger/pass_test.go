@@ -81,14 +81,23 @@ func (b *book) wantRequest(want reconcile.Request) {
 	}
 }
 
-// TestRequestIsDropped drops what asks for a pass.
+// TestRequestIsDropped drops what asks for a pass, but not what a change of the settings has asked for meanwhile.
 func TestRequestIsDropped(t *testing.T) {
 	b := newBook(t)
-	b.tx(func(ctx context.Context, tx *sql.Tx) error { return b.RequestPass(ctx, tx, reconcile.TriggerAddress) })
-	b.must(b.DropRequest(t.Context()))
-	if r, err := b.Request(t.Context()); r.Trigger != "" || err != nil {
-		t.Errorf("%+v, %v", r, err)
+	known, err := b.Settings(t.Context())
+	b.must(err)
+	b.configure("auto", b.account("k", "s"))
+	b.tx(func(ctx context.Context, tx *sql.Tx) error { return b.RequestPass(ctx, tx, reconcile.TriggerChange) })
+	if dropped, err := b.DropRequest(t.Context(), known); dropped || err != nil {
+		t.Errorf("under other settings: dropped %t, %v", dropped, err)
 	}
+	b.wantRequest(reconcile.Request{Trigger: reconcile.TriggerChange, At: b.now})
+	known, err = b.Settings(t.Context())
+	b.must(err)
+	if dropped, err := b.DropRequest(t.Context(), known); !dropped || err != nil {
+		t.Errorf("dropped %t, %v", dropped, err)
+	}
+	b.wantRequest(reconcile.Request{At: b.now})
 }
 
 // TestNamesOfAPass has names that a pass has counted, that wait for their zone, and that are due for

@@ -27,7 +27,7 @@ func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
 	case request.Trigger != "" && waits(request.At, now, Debounce):
 		return soonest(next, request.At), nil
 	case request.Trigger != "":
-		if err := e.config.Database.DropRequest(ctx); err != nil {
+		if dropped, err := e.config.Database.DropRequest(ctx, e.settings); err != nil || !dropped { // the next round has the settings
 			return next, err
 		}
 		e.reviewing, e.reviewed = true, ""

@@ -286,8 +286,8 @@ type Database interface {
 
 	// Request reads the request for a new pass.
 	Request(ctx context.Context) (Request, error)
-	// DropRequest deletes the request for a new pass.
-	DropRequest(ctx context.Context) error
+	// DropRequest deletes the request for a new pass, unless the settings are not the known ones.
+	DropRequest(ctx context.Context, known Settings) (dropped bool, err error)
 	// CutPass reads the begin of the pass that an earlier run of the program has not ended, zero if there is none. If a
 	// change asked for that pass, the change asks again.
 	CutPass(ctx context.Context) (Progress, error)
