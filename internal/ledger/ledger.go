@@ -482,13 +482,13 @@ func (g *Ledger) Request(ctx context.Context) (r reconcile.Request, err error) {
 	return r, err
 }
 
-// DropRequest deletes the request for a new pass. If the settings are not the ones that the caller knows, it does nothing
+// DropRequest deletes the request for a new pass, and what is stored of one that was dropped. If the settings are not the ones that the caller knows, it does nothing
 // and returns false: the change that made them may be what requests the pass.
 func (g *Ledger) DropRequest(ctx context.Context, known reconcile.Settings) (dropped bool, err error) {
 	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		settings, err := settingsIn(ctx, tx)
 		if dropped = err == nil && settings == known; dropped {
-			_, err = tx.ExecContext(ctx, `UPDATE pass SET requested = '' WHERE id = 1`)
+			_, err = tx.ExecContext(ctx, `UPDATE pass SET requested = '', running = '' WHERE id = 1`)
 		}
 		return err
 	})

@@ -94,10 +94,16 @@ func TestRequestIsDropped(t *testing.T) {
 	b.wantRequest(reconcile.Request{Trigger: reconcile.TriggerChange, At: b.now})
 	known, err = b.Settings(t.Context())
 	b.must(err)
+	if number, err := b.BeginPass(t.Context(), reconcile.Progress{Report: reconcile.Report{Trigger: reconcile.TriggerManual}}, known); number != 1 || err != nil {
+		t.Errorf("pass %d begins, %v", number, err)
+	}
 	if dropped, err := b.DropRequest(t.Context(), known); !dropped || err != nil {
 		t.Errorf("dropped %t, %v", dropped, err)
 	}
 	b.wantRequest(reconcile.Request{At: b.now})
+	if cut, err := b.CutPass(t.Context()); cut.Number != 0 || err != nil {
+		t.Errorf("a pass that was dropped is begun anew: %+v, %v", cut, err)
+	}
 }
 
 // TestNamesOfAPass has names that a pass has counted, that wait for their zone, and that are due for

@@ -201,7 +201,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		e.lane(key).stored = true
 	}
 	if cut.Report.Trigger == TriggerManual { // its caller has gone, and gets the outcome by the report
-		e.asked = append(e.asked, &request{sweep: cut.Sweep, done: make(chan struct{})})
+		e.asked = append(e.asked, &request{sweep: cut.Sweep, cut: true, done: make(chan struct{})})
 	}
 	e.recovered = true
 	return nil
@@ -325,14 +325,17 @@ func (e *Engine) spread(ctx context.Context) (left bool, err error) {
 	return true, nil
 }
 
-// refuse ends the callers that wait for a pass with an error of the database.
+// refuse ends the callers that wait for a pass with an error of the database. A pass that an earlier run has begun stays
+// asked for.
 func (e *Engine) refuse(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, r := range e.asked {
-		r.end(Report{}, err)
-	}
-	e.asked = nil
+	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool {
+		if !r.cut {
+			r.end(Report{}, err)
+		}
+		return !r.cut
+	})
 	if e.pass != nil {
 		e.pass.end(Report{}, err)
 	}

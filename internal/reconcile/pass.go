@@ -64,6 +64,7 @@ func (s nameSet) take(limit int) (names []string) {
 type request struct {
 	sweep bool
 	gone  bool // the caller waits no longer
+	cut   bool // an earlier run of the program has begun its pass; no caller waits
 	done  chan struct{}
 	rep   Report
 	err   error

@@ -122,7 +122,7 @@ func TestChangesGoFirst(t *testing.T) {
 }
 
 // TestCutPassBeginsAnew stops the program in a pass that a caller has asked for, and in which a name has failed: the next
-// program begins the pass anew, without a caller, and its report has the failures.
+// program begins the pass anew, without a caller and although the database fails at first, and its report has the failures.
 func TestCutPassBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "manual")
@@ -153,6 +153,14 @@ func TestCutPassBeginsAnew(t *testing.T) {
 			t.Fatalf("%d names have failed before the stop", n)
 		}
 		w.vendor.on(fails)
+		faults := 3
+		w.fault = func(what string) error {
+			if what == "begin pass" && faults > 0 {
+				faults--
+				return errors.New("the disk is full")
+			}
+			return nil
+		}
 		w.restart()
 		after(time.Minute)
 		r, _, err := w.engine.Last(t.Context())

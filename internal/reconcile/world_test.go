@@ -112,6 +112,13 @@ func (f faulty) Settings(ctx context.Context) (reconcile.Settings, error) {
 	return s, cmp.Or(err, f.w.fault("settings read"))
 }
 
+func (f faulty) BeginPass(ctx context.Context, p reconcile.Progress, known reconcile.Settings) (int64, error) {
+	if err := f.w.fault("begin pass"); err != nil {
+		return 0, err
+	}
+	return f.Database.BeginPass(ctx, p, known)
+}
+
 func (f faulty) SpreadMarks(ctx context.Context, limit int) error {
 	if err := f.w.fault("spread"); err != nil {
 		return err
