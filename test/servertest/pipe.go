@@ -27,7 +27,7 @@ func newUpdates() *pipe {
 
 // newQuestions returns dig for a server.
 func newQuestions(host, port string) *pipe {
-	return &pipe{args: []string{"dig", "@" + host, "-p", port, "+tcp", "+norecurse", "+noall", "+answer", "+stats", "-f", "-"}}
+	return &pipe{args: []string{"dig", "@" + host, "-p", port, "+tcp", "+time=20", "+norecurse", "+noall", "+answer", "+stats", "-f", "-"}}
 }
 
 // ask writes lines, and returns those of the program up to the first that is the last one.
