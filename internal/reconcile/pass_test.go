@@ -375,13 +375,15 @@ func TestLogTellsWhatIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "auto")
 		w.service("example.com", w.account("key"))
-		w.sync(time.Minute)
+		var full atomic.Bool
 		w.fault = func(what string) error {
-			if what == "settle places" {
+			if what == "settle places" && full.Load() {
 				return errors.New("disk full")
 			}
 			return nil
 		}
+		w.sync(time.Minute)
+		full.Store(true)
 		name := w.reserve("example.com", "office")
 		w.due(name, reconcile.LaneChanged)
 		after(3 * time.Second)
@@ -389,7 +391,7 @@ func TestLogTellsWhatIsStored(t *testing.T) {
 		if !w.vendor.stands(name) || strings.Contains(w.log.String(), line) {
 			t.Errorf("before the outcome is stored:\n%s", w.log.String())
 		}
-		w.fault = func(string) error { return nil }
+		full.Store(false)
 		after(time.Minute)
 		if n := strings.Count(w.log.String(), line); n != 1 {
 			t.Errorf("%d lines once it is stored:\n%s", n, w.log.String())
