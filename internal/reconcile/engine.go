@@ -124,6 +124,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if _, ok := errors.AsType[*daemon.Panic](err); !ok {
 			e.workers.Wait()
 		}
+		e.news.end()
 		ended <- err
 	}()
 	select {

@@ -50,6 +50,7 @@ type damage struct {
 type crowd struct {
 	lines int
 	more  map[string]*counted // records without a line of their own, by level, action and codes
+	end   *time.Timer         // of the crowdTime
 }
 
 // counted is a group of records with one line.
@@ -149,17 +150,34 @@ func (n *news) crowd(key string) *crowd {
 	}
 	c = &crowd{more: map[string]*counted{}}
 	n.crowds[key] = c
-	time.AfterFunc(crowdTime, func() {
+	c.end = time.AfterFunc(crowdTime, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
+		n.count(c)
 		delete(n.crowds, key)
-		for _, kind := range slices.Sorted(maps.Keys(c.more)) {
-			names, first := c.more[kind].names, c.more[kind].first
-			n.log.Log(context.Background(), first.level(), "records", "names", names, "first", first.Sibling.Of(first.Name), "provider", first.Provider,
-				"zone", secrets.Printable(first.Zone), "action", first.Action, "code", first.Fault.Code, "detail", first.Fault.Detail, "key", first.Fault.Key)
-		}
 	})
 	return c
+}
+
+// count logs the records of a crowd that have no line. The caller holds the lock.
+func (n *news) count(c *crowd) {
+	for _, kind := range slices.Sorted(maps.Keys(c.more)) {
+		names, first := c.more[kind].names, c.more[kind].first
+		n.log.Log(context.Background(), first.level(), "records", "names", names, "first", first.Sibling.Of(first.Name), "provider", first.Provider,
+			"zone", secrets.Printable(first.Zone), "action", first.Action, "code", first.Fault.Code, "detail", first.Fault.Detail, "key", first.Fault.Key)
+	}
+	clear(c.more)
+}
+
+// end logs what waits for the end of its crowdTime.
+func (n *news) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(n.crowds)) {
+		n.crowds[key].end.Stop()
+		n.count(n.crowds[key])
+	}
+	clear(n.crowds)
 }
 
 // isNew reports whether an outcome is logged: the record has a new fault or another one, is

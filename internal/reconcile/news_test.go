@@ -179,5 +179,14 @@ func TestNewsCountsACrowd(t *testing.T) {
 		if lines = next(); len(lines) != crowdAfter+1 || !strings.Contains(lines[crowdAfter], "level=INFO msg=records names=3") {
 			t.Errorf("they are well again:\n%s", strings.Join(lines, "\n"))
 		}
+		change("z", ActionUpdate, 12)
+		n.end() // as at a stop
+		if got := log.String(); strings.Count(got, "\n") != crowdAfter+1 || !strings.Contains(got, "msg=records names=3") {
+			t.Errorf("at the end:\n%s", got)
+		}
+		log.Reset()
+		if lines = next(); lines[0] != "" {
+			t.Errorf("after the end:\n%s", strings.Join(lines, "\n"))
+		}
 	})
 }
