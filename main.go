@@ -1,4 +1,4 @@
-// Start, wiring, signals and end of the program; -check.
+// Start, wiring, signals and end of the program; what operators see of it; -check.
 
 // Meshddns keeps the DNS TXT records by which the nodes of a mesh network find each other. It
 // reserves names, publishes their values at a DNS provider or answers for them itself, and keeps
@@ -18,29 +18,36 @@ package main
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"meshddns/internal/builtin"
-	"meshddns/internal/sqlite"
 	"net"
 	"net/netip"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/mattn/go-sqlite3"
+
+	"meshddns/internal/builtin"
 	"meshddns/internal/check"
 	"meshddns/internal/daemon"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/lease"
+	"meshddns/internal/mesh"
+	"meshddns/internal/notify"
+	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
 	"meshddns/internal/settings"
+	"meshddns/internal/sqlite"
 	"meshddns/internal/systemd"
 	"meshddns/internal/web"
 )
@@ -320,6 +327,59 @@ func (p *program) tasks() daemon.List {
 			return nil
 		},
 	}
+}
+
+// shown is what the status page shows of the database and the engine.
+func (o *operations) shown() page.Source {
+	store, engine := o.store, o.engine
+	version, _, _ := sqlite3.Version()
+	return page.Source{
+		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
+		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Leftovers: store.ledger.Leftovers,
+		Configuration: func(ctx context.Context) (mesh.Configuration, error) {
+			c, err := store.Configuration(ctx)
+			if errors.Is(err, errNoConfiguration) {
+				return mesh.Configuration{}, nil
+			}
+			return c, err
+		},
+		InState: func(ctx context.Context, state reconcile.PlaceState, limit int) ([]mesh.Usage, error) {
+			return store.Usages(ctx, usageFilter{state: state}, limit)
+		},
+		OfNetwork: func(ctx context.Context, n mesh.NetworkID, limit int) ([]mesh.Usage, error) {
+			return store.Usages(ctx, usageFilter{network: sql.Null[mesh.NetworkID]{V: n, Valid: true}}, limit)
+		},
+		Stopped: func(ctx context.Context) (uint64, error) {
+			states, err := store.targets.States(ctx)
+			return states[notify.Stopped], err
+		},
+		Zone: engine.Zone, DownZones: engine.DownZones, Addresses: engine.Addresses, SQLite: version, Schema: schema.Version(),
+	}
+}
+
+// well reports whether nothing is wrong with records, zones, targets and the database.
+func (o *operations) well(ctx context.Context) bool {
+	totals, err := o.store.ledger.Totals(ctx)
+	states, unread := o.store.targets.States(ctx)
+	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(o.engine.DownZones())) + states[notify.Stopped]
+	return err == nil && unread == nil && bad == 0 && o.store.db.Health(ctx) == nil
+}
+
+// writeMetrics writes the versions, and the metrics of the database and the engine.
+func (o *operations) writeMetrics(ctx context.Context, page *daemon.Page, version string) error {
+	engine, _, _ := sqlite3.Version()
+	page.Family("meshddns_build_info", "gauge", "Versions of meshddns, of Go and of SQLite.")
+	page.Figure(1, daemon.Label{Name: "version", Value: version}, daemon.Label{Name: "goversion", Value: runtime.Version()}, daemon.Label{Name: "sqlite", Value: engine})
+	totals, err := o.store.ledger.WriteMetrics(ctx, page)
+	if err == nil {
+		err = o.store.targets.WriteMetrics(ctx, page)
+	}
+	if err != nil {
+		return err
+	}
+	o.engine.WriteMetrics(page)
+	o.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
+	return nil
 }
 
 // serves names the addresses on which the program answers.

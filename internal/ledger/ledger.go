@@ -10,12 +10,12 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"meshddns/internal/daemon"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
