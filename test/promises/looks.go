@@ -254,7 +254,7 @@ func (suite publishing) TestIntentIsCompared(t *testing.T) {
 	})
 }
 
-// TestRepairs has somebody take a value away: it is put back, and known to
+// TestRepairs loses a value to another program: it is put back, and known to
 // stand there.
 func (suite publishing) TestRepairs(t *testing.T) {
 	h, v := suite.newVendorHost(t)

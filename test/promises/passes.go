@@ -500,7 +500,7 @@ func (suite publishing) TestOrphansWait(t *testing.T) {
 	})
 }
 
-// TestRunIdle has nothing to do, in each mode: nobody looks for work again and again.
+// TestRunIdle has nothing to do, in each mode: the engine does not look for work again and again.
 func (suite publishing) TestRunIdle(t *testing.T) {
 	for _, mode := range []string{modeManual, modeAuto} {
 		t.Run(mode, func(t *testing.T) {

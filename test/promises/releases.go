@@ -230,7 +230,7 @@ func (suite publishing) TestForceFreed(t *testing.T) {
 	})
 }
 
-// TestReleaseBesideAlias releases a name that somebody has made an alias:
+// TestReleaseBesideAlias releases a name that has become an alias:
 // nothing of ours can stand there, so there is nothing to wait for.
 func (suite publishing) TestReleaseBesideAlias(t *testing.T) {
 	s := servertest.BIND(t)
@@ -249,7 +249,7 @@ func (h *host) cloudService(c *cloudtest.Cloud, domain string) (id string) {
 	return h.service(domain, dnsAccount(c.Provider, c.URL, c.AccessKeyID, c.AccessKeySecret)...)
 }
 
-// TestReleaseBesideCloudAlias releases a name that somebody has given a CNAME.
+// TestReleaseBesideCloudAlias releases a name that has got a CNAME.
 func (suite publishing) TestReleaseBesideCloudAlias(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) *cloudtest.Cloud{
 		"jdcloud": cloudtest.JDCloud, "porkbun": cloudtest.Porkbun, "baiducloud": cloudtest.BaiduCloud,
