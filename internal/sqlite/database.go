@@ -68,8 +68,8 @@ func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ 
 	live := dataSource(d.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}})
 	d.pools = NewPools(d.file.Check, live, bareSource(d.path))
 	d.Reader, d.Snapshots = d.pools.Readers(readers), d.pools.Snapshots(snapshots)
-	// A cache of 8 MB holds the pages of many indexes that reservations change in random order.
-	d.Writer = d.pools.Writer(dataSource(d.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
+	// A cache of 4 MB holds the pages of many indexes that reservations change in random order.
+	d.Writer = d.pools.Writer(dataSource(d.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-4000"}, "_secure_delete": {"on"}}))
 	d.checkpoints = NewCheckpointer(d.Writer, d.Reader)
 	d.queue = NewQueue(d.Writer, d.file, d.committed)
 	d.eraser = NewEraser(d.Writer, d.Reader, busyTime, log)
