@@ -10,8 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"meshddns/test/cloudtest"
 )
 
 // TestPaged reads lists that end as they should, and others.
@@ -48,30 +46,6 @@ func TestPaged(t *testing.T) {
 	if _, err := paged(func(int, int) ([]int, *int, error) { return []int{1}, nil, nil }); KindOf(err) != BadAnswer {
 		t.Errorf("a list without an end: %v", err)
 	}
-}
-
-// TestNoList has a success without a list: no values would be read out of it.
-func TestNoList(t *testing.T) {
-	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
-		open := map[string]func(Credentials) (*Client, error){"alidns": NewAliDNS, "tencentcloud": NewTencentCloud, "volcengine": NewVolcengine, "jdcloud": NewJDCloud, "dnspod": NewDNSPod}[c.Provider]
-		body := map[string]string{
-			"alidns": `{"RequestId":"x"}`, "tencentcloud": `{"Response":{"RequestId":"x"}}`,
-			"volcengine": `{"ResponseMetadata":{"RequestId":"x"},"Result":{}}`, "jdcloud": `{"requestId":"x","result":{}}`,
-			"dnspod": `{"status":{"code":"1"}}`,
-		}[c.Provider]
-		if open == nil {
-			t.Skip()
-		}
-		client := openCloud(t, c, open)
-		if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
-			t.Fatal(err)
-		}
-		c.Add(t, "a."+cloudtest.Zone, []string{"ours"})
-		c.Fail(cloudtest.Instead(cloudtest.Answer{Status: 200, Body: body}))
-		if set, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT); KindOf(err) != BadAnswer {
-			t.Errorf("%q, %v", set.Values, err)
-		}
-	})
 }
 
 // TestOtherOctets has octets that are not UTF-8 in the value of another, at

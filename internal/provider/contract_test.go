@@ -75,6 +75,15 @@ func oddValues() []provider.Value {
 	)
 }
 
+// oddestValues are such that only DNS servers can hold.
+func oddestValues() []provider.Value {
+	var all strings.Builder
+	for octet := range 128 {
+		all.WriteByte(byte(octet))
+	}
+	return append(oddValues(), provider.Value{all.String()}, provider.Value{"caf\xc3\xa9 \xff\x00"}, provider.Value{"", "ab"}, provider.Value{""})
+}
+
 // keepsOdd are the clouds that hold oddValues.
 var keepsOdd = []string{"tencentcloud", "huaweicloud", "route53", "cloudflare", "powerdns", "dnspod"}
 
@@ -136,7 +145,7 @@ func TestContractServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		contract.Test(t, contract.Backend{
-			Client: client, Outside: s, Zone: servertest.Zone, Foreign: oddValues(), Alias: "alias.example.com", Unread: unreadAtServers(front),
+			Client: client, Outside: s, Zone: servertest.Zone, Foreign: oddestValues(), Alias: "alias.example.com", Unread: unreadAtServers(front),
 		})
 	})
 }

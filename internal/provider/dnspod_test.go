@@ -169,24 +169,6 @@ func TestDNSPodList(t *testing.T) {
 	}
 }
 
-func TestDNSPodUnreadable(t *testing.T) {
-	testUnreadable(t, cloudtest.DNSPod(t), NewDNSPod, []string{
-		`{"status":null}`, `{"status":[]}`, `{"status":{"code":"x"}}`, `{"status":{"code":"1"},"records":{}}`,
-		`{"status":{"code":"1"},"info":{"record_total":"1"},"records":[{"id":"1","name":"a","type":"TXT","ttl":"-1","line_id":"0"}]}`,
-		`{"status":{"code":"1"},"info":{"record_total":"1"},"records":[{"id":"1","name":"a","type":"TXT","ttl":"soon","line_id":"0"}]}`,
-	})
-}
-
-func TestDNSPodValues(t *testing.T) { testPlainValues(t, dnspodRecords(&api{})) }
-
-func TestDNSPodQuoted(t *testing.T) { testQuoted(t, cloudtest.DNSPod(t), NewDNSPod) }
-
-func TestDNSPodLag(t *testing.T) {
-	testLag(t, cloudtest.DNSPod(t), NewDNSPod, func(r cloudtest.Request) bool { return r.Path == "/Record.Create" })
-}
-
 func TestDNSPodPlan(t *testing.T) {
 	testPlan(t, cloudtest.DNSPod, NewDNSPod, dnspodFailure("-7"))
 }
-
-func TestDNSPodAlias(t *testing.T) { testAlias(t, cloudtest.DNSPod(t), NewDNSPod) }

@@ -148,7 +148,9 @@ func TestCloudKeys(t *testing.T) {
 		for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
 			c.SetClock(ahead)
 			if !c.Signed {
-				wantKind(t, c, try(func(k *provider.Credentials) { k.AccessKeySecret = "another secret of this length" }), provider.BadCredentials)
+				if err := try(func(*provider.Credentials) {}); err != nil {
+					t.Error(err)
+				}
 			} else {
 				wantKind(t, c, try(func(*provider.Credentials) {}), provider.ClockSkew)
 			}

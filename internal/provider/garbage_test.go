@@ -200,19 +200,8 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // recorded returns the answers of a stand-in to the calls of FuzzCloudAnswers.
 func recorded(f testing.TB, vendor string) string {
-	standIns := map[string]func(testing.TB) *cloudtest.Cloud{
-		"alidns": cloudtest.AliDNS, "tencentcloud": cloudtest.TencentCloud, "huaweicloud": cloudtest.HuaweiCloud, "volcengine": cloudtest.Volcengine,
-		"baiducloud": cloudtest.BaiduCloud, "route53": cloudtest.Route53, "cloudflare": cloudtest.Cloudflare, "powerdns": cloudtest.PowerDNS,
-		"dnspod": cloudtest.DNSPod, "jdcloud": cloudtest.JDCloud, "godaddy": cloudtest.GoDaddy, "porkbun": cloudtest.Porkbun, "webhook": cloudtest.Webhook,
-	}
-	c := standIns[vendor](f)
-	at := slices.IndexFunc(vendors, func(v struct {
-		name string
-		open func(Credentials) (*Client, error)
-	}) bool {
-		return v.name == vendor
-	})
-	client, err := vendors[at].open(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL})
+	c := cloudtest.Start(f, vendor)
+	client, err := openOf(vendor)(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL})
 	if err != nil {
 		f.Fatal(err)
 	}

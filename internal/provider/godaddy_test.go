@@ -2,14 +2,12 @@ package provider
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"meshddns/test/cloudtest"
 )
@@ -92,8 +90,7 @@ func TestGoDaddyErrors(t *testing.T) {
 		a.Header["X-Request-Id"] = id
 		return a
 	}
-	c := cloudtest.GoDaddy(t)
-	testRefusals(t, c, NewGoDaddy, []refusal{
+	testRefusals(t, cloudtest.GoDaddy(t), NewGoDaddy, []refusal{
 		{failure(http.StatusUnauthorized, "UNABLE_TO_AUTHENTICATE"), BadCredentials},
 		{failure(http.StatusBadRequest, "MALFORMED_CREDENTIALS"), BadCredentials},
 		{failure(http.StatusForbidden, "ACCESS_DENIED"), Permission},
@@ -108,22 +105,6 @@ func TestGoDaddyErrors(t *testing.T) {
 		{failure(http.StatusInternalServerError, "NEVER_HEARD_OF"), Temporary},
 		{failure(http.StatusBadRequest, "NEVER_HEARD_OF"), Invalid},
 	}, id, words)
-	c.Fail(cloudtest.Throttle)
-	_, err := openCloud(t, c, NewGoDaddy).Zone(t.Context(), cloudtest.Zone)
-	if e, ok := errors.AsType[*Error](err); !ok || e.RetryAfter != 7*time.Second {
-		t.Errorf("%v, want it after 7 s", err)
-	}
-}
-
-func TestGoDaddyMalformed(t *testing.T) {
-	answer := func(status int, body string, kind Kind) refusal {
-		return refusal{cloudtest.Answer{Status: status, Body: body}, kind}
-	}
-	testRefusals(t, cloudtest.GoDaddy(t), NewGoDaddy, []refusal{
-		answer(http.StatusOK, "", BadAnswer), answer(http.StatusOK, "null", BadAnswer), answer(http.StatusOK, "{}", BadAnswer),
-		answer(http.StatusOK, "<html>", BadAnswer), answer(http.StatusOK, `[1]`, BadAnswer), answer(http.StatusOK, `[{"data":1}]`, BadAnswer),
-		answer(http.StatusBadGateway, "<html>", Temporary), answer(http.StatusBadGateway, "null", Temporary), answer(http.StatusBadGateway, `{"code":1}`, Temporary),
-	})
 }
 
 // TestGoDaddyOffset reads a list whole whether its offset counts pages or
@@ -189,44 +170,11 @@ func TestGoDaddyOthers(t *testing.T) {
 	}
 }
 
-func TestGoDaddyBlocked(t *testing.T) {
-	c := cloudtest.GoDaddy(t)
-	client := openCloud(t, c, NewGoDaddy)
-	c.AddAlias("alias."+cloudtest.Zone, "www."+cloudtest.Zone)
-	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "alias." + cloudtest.Zone, Type: TXT, Add: []Value{{"ours"}}, TTL: 600})
-	if err == nil || KindOf(err) != Conflict {
-		t.Errorf("beside a CNAME: %v, want %s", err, Conflict)
-	}
+// TestGoDaddyGone deletes a set that another user has removed.
+func TestGoDaddyGone(t *testing.T) {
+	client := openCloud(t, cloudtest.GoDaddy(t), NewGoDaddy)
 	v := client.vendor.(*goDaddy)
 	if err := v.replace(t.Context(), zone{id: cloudtest.Zone, name: cloudtest.Zone}, setKey{"gone." + cloudtest.Zone, TXT}, recordSet{}, recordSet{}); err != nil {
 		t.Errorf("deleted what is gone: %v", err)
-	}
-}
-
-func TestGoDaddyLate(t *testing.T) {
-	c := cloudtest.GoDaddy(t)
-	client := openCloud(t, c, NewGoDaddy)
-	client.poll = time.Millisecond
-	c.SetLag(3)
-	change := Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Add: []Value{{"one"}}, TTL: 600}
-	if err := client.Change(t.Context(), change); err != nil {
-		t.Error(err)
-	}
-	if set, err := client.Read(t.Context(), change.Zone, change.Name, TXT); err != nil || len(set.Values) != 1 {
-		t.Errorf("%v, %v", set, err)
-	}
-}
-
-func TestGoDaddyValues(t *testing.T) {
-	v := goDaddyOf(&api{})
-	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
-		if v.fits(TXT, value) == nil {
-			t.Errorf("%q is taken", value)
-		}
-	}
-	for _, value := range []Value{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, cutTXT(strings.Repeat("x", 512))} {
-		if err := v.fits(TXT, value); err != nil {
-			t.Errorf("%q: %v", value, err)
-		}
 	}
 }

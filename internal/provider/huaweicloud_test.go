@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -14,17 +13,10 @@ import (
 	"meshddns/test/cloudtest"
 )
 
-func TestHuaweiCloudVectors(t *testing.T) {
-	for _, v := range vectors(t, "huaweicloud", huaweiAlgorithm) {
-		r, body := v.request(t)
-		v.check(t, "huaweicloud", huaweiAuthorization(r, v.signed(t), body, v.key()), v.Expect["authorization"])
-	}
-}
-
 func TestHuaweiCloudExchanges(t *testing.T) {
-	const name = "_mesh.node-1.example.com"
+	const name = exchangeName
 	z := zone{id: "2c9eb155587194ec01587224c9f90149", name: "example.com"}
-	one := record{value: Value{"v=mesh1;id=1001;ep=203.0.113.7:51820"}}
+	one := record{value: Value{exchangeText}}
 	there := recordSet{id: "2c9eb155587228570158722b6ac30007", ttl: 300, records: []record{one}}
 	for _, e := range exchanges(t, "huaweicloud", "") {
 		address, got := e.replay(t)
@@ -98,22 +90,6 @@ func TestHuaweiCloudErrors(t *testing.T) {
 		{service(http.StatusBadGateway, "DNS.9999", words), Temporary},
 		{service(http.StatusBadRequest, "DNS.9999", words), Invalid},
 	}, id, words)
-}
-
-func TestHuaweiCloudMalformed(t *testing.T) {
-	c := cloudtest.HuaweiCloud(t)
-	answer := func(status int, body string) refusal {
-		kind := BadAnswer
-		if status != http.StatusOK {
-			kind = Temporary
-		}
-		return refusal{cloudtest.Answer{Status: status, Body: body}, kind}
-	}
-	testRefusals(t, c, NewHuaweiCloud, []refusal{
-		answer(http.StatusOK, ""), answer(http.StatusOK, "null"), answer(http.StatusOK, "[]"), answer(http.StatusOK, "{}"), answer(http.StatusOK, "<html>"),
-		answer(http.StatusOK, `{"recordsets":{}}`), answer(http.StatusOK, `{"recordsets":[{"ttl":"x"}]}`), answer(http.StatusOK, `{"recordsets":[{"records":[1]}]}`),
-		answer(http.StatusBadGateway, "<html>"), answer(http.StatusBadGateway, "null"), answer(http.StatusBadGateway, `{"code":1}`),
-	})
 }
 
 // huaweiClient gives a client that has found the zone, and its vendor, which
@@ -228,31 +204,6 @@ func TestHuaweiCloudPendingTooLong(t *testing.T) {
 	}
 }
 
-// TestHuaweiCloudLines changes only the line for every resolver.
-func TestHuaweiCloudLines(t *testing.T) {
-	c, client, v, z := huaweiClient(t)
-	c.AddOff(huaweiName, Value{"for some"})
-	change := Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Add: []Value{{"for some"}}, TTL: 60}
-	if err := client.Change(t.Context(), change); err == nil || KindOf(err) != Conflict {
-		t.Errorf("the value of another line: %v, want %s", err, Conflict)
-	}
-	change.Add = []Value{{"one"}}
-	if err := client.Change(t.Context(), change); err != nil {
-		t.Error(err)
-	}
-	if ttl := c.TTL(huaweiName); ttl != 60 {
-		t.Errorf("TTL %d, want 60", ttl)
-	}
-	change.Add, change.Remove, change.Seen = nil, []Value{{"one"}}, RRset{Values: []Value{{"one"}}}
-	if err := client.Change(t.Context(), change); err != nil {
-		t.Error(err)
-	}
-	set, err := v.list(t.Context(), z, setKey{huaweiName, TXT})
-	if err != nil || set.id != "" || len(set.records) != 1 || !set.records[0].off || !set.records[0].value.Equal(Value{"for some"}) {
-		t.Errorf("%+v, %v, want the other line's value", set, err)
-	}
-}
-
 // TestHuaweiCloudDisabled leaves alone a set that is switched off as a whole.
 func TestHuaweiCloudDisabled(t *testing.T) {
 	for _, status := range []string{"DISABLE", "FREEZE", "ILLEGAL"} {
@@ -294,62 +245,6 @@ func TestHuaweiCloudRaw(t *testing.T) {
 	sent := []string{raw[0], raw[1], raw[2], raw[4], raw[5], `"` + strings.Repeat("x", 255) + `" "` + strings.Repeat("x", 45) + `"`}
 	if !slices.Equal(body.Records, sent) || body.TTL != 300 {
 		t.Errorf("%q, TTL %d, want %q, TTL 300", body.Records, body.TTL, sent)
-	}
-}
-
-// TestHuaweiCloudLookAlikes ignores sets in the list that were not asked for.
-func TestHuaweiCloudLookAlikes(t *testing.T) {
-	c, _, v, z := huaweiClient(t)
-	set := func(name, kind string) map[string]any {
-		return map[string]any{"id": name + kind, "name": name, "type": kind, "records": []string{`"x"`}}
-	}
-	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"recordsets": []any{
-		set("x"+huaweiName+".", "TXT"), set("x."+huaweiName+".", "TXT"), set(huaweiName+".", "A"), set(strings.ToUpper(huaweiName)+".", "TXT"),
-	}})))
-	got, err := v.list(t.Context(), z, setKey{huaweiName, TXT})
-	if want := strings.ToUpper(huaweiName) + ".TXT"; err != nil || got.id != want || len(got.records) != 1 {
-		t.Errorf("%+v, %v, want only %s", got, err, want)
-	}
-}
-
-func TestHuaweiCloudPrivateZone(t *testing.T) {
-	c, client, _, _ := huaweiClient(t)
-	c.AddPrivateZone("private." + cloudtest.Zone)
-	if zone, err := client.Zone(t.Context(), "a.private."+cloudtest.Zone); err != nil || zone != cloudtest.Zone {
-		t.Errorf("%q, %v, want %q", zone, err, cloudtest.Zone)
-	}
-}
-
-// TestHuaweiCloudPages reads a zone that many look-alikes come before, where
-// the search is not exact.
-func TestHuaweiCloudPages(t *testing.T) {
-	c, _, v, _ := huaweiClient(t)
-	zones, err := paged(huaweiList(t.Context(), v, call{name: "ListPublicZones", path: "/v2/zones", query: map[string][]string{
-		"name": {cloudtest.Zone},
-	}}, func(p huaweiPage) []huaweiZone { return p.Zones }))
-	var names []string
-	for _, z := range zones {
-		if slices.Contains(names, z.Name) {
-			t.Errorf("%s comes twice", z.Name)
-		}
-		names = append(names, z.Name)
-	}
-	if err != nil || len(zones) != 24 || !slices.Contains(names, cloudtest.Zone+".") || len(c.Asked()) != 3 {
-		t.Errorf("%q, %v", names, err)
-	}
-}
-
-func TestHuaweiCloudValues(t *testing.T) {
-	v := &huaweiCloud{}
-	for _, value := range []Value{{}, {`a "b"`}, {`a\b`}, {"é"}, {"a\tb"}, {"a", `b"`}, {strings.Repeat("x", 256)}} {
-		if cmp.Or(TXT.Check(value), v.fits(TXT, value)) == nil {
-			t.Errorf("%q is taken", value)
-		}
-	}
-	for _, value := range []Value{{""}, {" a "}, {"a", "b"}, cutTXT(strings.Repeat("x", 600)), {`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}} {
-		if err := v.fits(TXT, value); err != nil {
-			t.Errorf("%q: %v", value, err)
-		}
 	}
 }
 

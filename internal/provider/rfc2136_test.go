@@ -125,34 +125,6 @@ func wantValues(t testing.TB, c *RFC2136, s servertest.Server, name string, want
 	}
 }
 
-func TestRFC2136Publish(t *testing.T) {
-	servertest.Each(t, func(t *testing.T, s servertest.Server) {
-		c, name := rightClient(t, s), "_mesh.office.example.com"
-		wantValues(t, c, s, name)
-		change(t, c, name, []Value{{"v=mesh1 o=1 tcp://192.0.2.1:1"}}, nil)
-		wantValues(t, c, s, name, Value{"v=mesh1 o=1 tcp://192.0.2.1:1"})
-		if ttl := read(t, c, name).TTL; ttl != testTTL {
-			t.Errorf("TTL %d, want %d", ttl, testTTL)
-		}
-		change(t, c, name, []Value{{"v=mesh1 o=1 tcp://192.0.2.2:1"}}, []Value{{"v=mesh1 o=1 tcp://192.0.2.1:1"}})
-		wantValues(t, c, s, name, Value{"v=mesh1 o=1 tcp://192.0.2.2:1"})
-		change(t, c, name, nil, []Value{{"v=mesh1 o=1 tcp://192.0.2.2:1"}})
-		wantValues(t, c, s, name)
-		wantValues(t, c, s, "keep.example.com", Value{"existing value"})
-	})
-}
-
-func TestRFC2136Apex(t *testing.T) {
-	servertest.Each(t, func(t *testing.T, s servertest.Server) {
-		c, name := rightClient(t, s), servertest.Zone
-		s.Update(t, "add "+name+` 60 TXT "v=spf1 -all"`)
-		change(t, c, name, []Value{{"ours"}}, nil)
-		wantValues(t, c, s, name, Value{"v=spf1 -all"}, Value{"ours"})
-		change(t, c, name, nil, []Value{{"ours"}})
-		wantValues(t, c, s, name, Value{"v=spf1 -all"})
-	})
-}
-
 func TestRFC2136LetterCase(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
@@ -174,100 +146,6 @@ func TestRFC2136LetterCase(t *testing.T) {
 		change(t, c, "_mesh.office.example.com", nil, []Value{{"Value"}})
 		wantValues(t, c, s, "_mesh.office.example.com", Value{"value"})
 	})
-}
-
-// foreignValues are values of other programs that are easily damaged.
-func foreignValues() []Value {
-	var odd strings.Builder
-	for octet := range 128 {
-		odd.WriteByte(byte(octet))
-	}
-	return []Value{
-		{"v=spf1 include:example.net -all"},
-		{`a "quote", a \ and a ; $ORIGIN ( @ )`},
-		{"caf\xc3\xa9 \xe4\xb8\xad \xff\x00"},
-		{odd.String()},
-		{strings.Repeat("x", 255)},
-		{strings.Repeat("k", 255), strings.Repeat("k", 100)},
-		{"a", "b"},
-		{"ab"},
-		{"", "ab"},
-		{""},
-		{" led and trailed "},
-	}
-}
-
-func TestRFC2136ForeignValues(t *testing.T) {
-	t.Parallel()
-	servertest.Each(t, func(t *testing.T, s servertest.Server) {
-		c, name, foreign := rightClient(t, s), "shared.example.com", foreignValues()
-		for _, v := range foreign {
-			s.Update(t, "add "+name+" 60 TXT "+presentation(v))
-		}
-		wantValues(t, c, s, name, foreign...)
-		change(t, c, name, []Value{{"ours 1"}}, nil)
-		wantValues(t, c, s, name, append(foreign, Value{"ours 1"})...)
-		change(t, c, name, []Value{{"ours 2"}}, []Value{{"ours 1"}})
-		wantValues(t, c, s, name, append(foreign, Value{"ours 2"})...)
-		change(t, c, name, nil, []Value{{"ours 2"}})
-		wantValues(t, c, s, name, foreign...)
-		// The cut is part of the value: only the one cut so goes.
-		change(t, c, name, nil, []Value{{"a", "b"}})
-		left := slices.DeleteFunc(foreignValues(), Value{"a", "b"}.Equal)
-		wantValues(t, c, s, name, left...)
-		change(t, c, name, foreign, nil)
-		wantValues(t, c, s, name, foreign...)
-	})
-}
-
-// TestRFC2136TwoWriters has writers that each replace a value of their own at one name at the same time:
-// none may undo a write of another.
-func TestRFC2136TwoWriters(t *testing.T) {
-	t.Parallel()
-	const writers, changes = 8, 25
-	servertest.Each(t, func(t *testing.T, s servertest.Server) {
-		c, name := rightClient(t, s), "busy.example.com"
-		s.Update(t, "add "+name+` 60 TXT "foreign"`)
-		var wg sync.WaitGroup
-		for w := range writers {
-			wg.Go(func() {
-				var mine []Value
-				for n := range changes {
-					next := []Value{{fmt.Sprintf("writer %d change %d", w, n)}}
-					if err := replace(t.Context(), c, name, next, mine); err != nil {
-						t.Error(err)
-						return
-					}
-					mine = next
-				}
-			})
-		}
-		wg.Wait()
-		want := []Value{{"foreign"}}
-		for w := range writers {
-			want = append(want, Value{fmt.Sprintf("writer %d change %d", w, changes-1)})
-		}
-		wantValues(t, c, s, name, want...)
-	})
-}
-
-// replace repeats reading and changing until no other writer comes between.
-func replace(ctx context.Context, c *RFC2136, name string, add, remove []Value) error {
-	for {
-		seen, err := c.Read(ctx, servertest.Zone, name, TXT)
-		if err != nil {
-			return err
-		}
-		for _, v := range remove {
-			if !slices.ContainsFunc(seen.Values, v.Equal) {
-				return fmt.Errorf("%q is lost: %q", v, seen.Values)
-			}
-		}
-		err = c.Change(ctx, Change{Zone: servertest.Zone, Name: name, Type: TXT, Seen: seen, Add: add, Remove: remove, TTL: testTTL})
-		if err == nil || KindOf(err) != Changed {
-			return err
-		}
-	}
 }
 
 func TestRFC2136Changed(t *testing.T) {
@@ -458,20 +336,6 @@ func TestRFC2136Outside(t *testing.T) {
 		}
 		_, err := c.Read(t.Context(), "example.org", "a.example.org", TXT)
 		wantKind(t, err, ZoneNotFound, "no such zone")
-	})
-}
-
-func TestRFC2136ManyValues(t *testing.T) {
-	servertest.Each(t, func(t *testing.T, s servertest.Server) {
-		c, name := rightClient(t, s), "many.example.com"
-		var values []Value
-		for n := range 40 {
-			values = append(values, Value{fmt.Sprintf("value %d %s", n, strings.Repeat("x", 40))})
-		}
-		change(t, c, name, values, nil)
-		wantValues(t, c, s, name, values...)
-		change(t, c, name, nil, values[:39])
-		wantValues(t, c, s, name, values[39])
 	})
 }
 

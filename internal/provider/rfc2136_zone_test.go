@@ -173,15 +173,12 @@ func TestRFC2136ReadAll(t *testing.T) {
 		c := rightClient(t, s)
 		s.Update(t, `add example.com 30 TXT "at the apex"`, `add UPPER.Example.com 60 TXT "Case"`, `add tree.example.com 60 TXT "at a DNAME"`,
 			`add c\.d\032e.example.com 60 TXT "odd name"`, `add x.child.example.com 60 TXT "nobody sees this"`)
-		for _, v := range foreignValues() {
-			s.Update(t, "add shared.example.com 60 TXT "+presentation(v))
-		}
 		all, err := c.ReadAll(t.Context(), "Example.COM.", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{
-			"example.com", "upper.example.com", "Upper.EXAMPLE.com.", "shared.example.com", "keep.example.com", `c\.d\032e.example.com`,
+			"example.com", "upper.example.com", "Upper.EXAMPLE.com.", "keep.example.com", `c\.d\032e.example.com`,
 			"ns1.example.com", "none.example.com", "a.none.example.com", "alias.example.com", "below.alias.example.com",
 			"tree.example.com", "x.tree.example.com", "y.x.tree.example.com", "child.example.com", "x.child.example.com", "y.x.child.example.com",
 			"ns1.child.example.com", "wild.example.com", "a.wild.example.com", "detour.example.com", "a.detour.example.com",
@@ -194,9 +191,6 @@ func TestRFC2136ReadAll(t *testing.T) {
 			if single.TTL != listed.TTL || !slices.Equal(sorted(single.Values), sorted(listed.Values)) {
 				t.Errorf("%s is listed as %v, and read alone %v", name, listed, single)
 			}
-		}
-		if got := sorted(all["shared.example.com"].Values); !slices.Equal(got, sorted(foreignValues())) {
-			t.Errorf("listed %q", got)
 		}
 		if got := sorted(all["*.wild.example.com"].Values); !slices.Equal(got, []string{`"from a wildcard"`}) {
 			t.Errorf("the wildcard is listed with %q", got)
