@@ -10,7 +10,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,43 +84,23 @@ func change(t testing.TB, c *RFC2136, name string, add, remove []Value) {
 }
 
 // sorted gives values in a form that can be compared: each string quoted.
-func sorted(values []Value) []string {
+func sorted[V ~[]string](values []V) []string {
 	var texts []string
 	for _, v := range values {
-		texts = append(texts, presentation(v))
+		texts = append(texts, fmt.Sprintf("%q", []string(v)))
 	}
 	slices.Sort(texts)
 	return texts
 }
 
-// presentation writes a value as dig does.
-func presentation(v Value) string {
-	var quoted []string
-	for _, s := range v {
-		var text strings.Builder
-		for _, octet := range []byte(s) {
-			switch {
-			case octet == '"' || octet == '\\':
-				text.WriteString(`\` + string(rune(octet)))
-			case octet < ' ' || octet > '~':
-				fmt.Fprintf(&text, `\%03d`, octet)
-			default:
-				text.WriteByte(octet)
-			}
-		}
-		quoted = append(quoted, `"`+text.String()+`"`)
-	}
-	return strings.Join(quoted, " ")
-}
-
-// wantValues checks the values at a name, as the client and dig read them.
+// wantValues checks the values at a name, as the client and any resolver read them.
 func wantValues(t testing.TB, c *RFC2136, s servertest.Server, name string, want ...Value) {
 	t.Helper()
 	if got := sorted(read(t, c, name).Values); !slices.Equal(got, sorted(want)) {
 		t.Errorf("read %q, want %q", got, sorted(want))
 	}
-	if got := s.TXT(t, name); !slices.Equal(got, sorted(want)) {
-		t.Errorf("dig %q, want %q", got, sorted(want))
+	if got := sorted(s.Values(t, name)); !slices.Equal(got, sorted(want)) {
+		t.Errorf("public %q, want %q", got, sorted(want))
 	}
 }
 
@@ -409,44 +388,25 @@ func TestNewRFC2136(t *testing.T) {
 // that spoil gives as nil is not sent; the TCP connection is then closed.
 func relay(t *testing.T, server string, spoil func(answer []byte) []byte, counts ...*atomic.Int64) string {
 	t.Helper()
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	udp, err := net.ListenPacket("udp", tcp.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
 	count := func() {
 		for _, c := range counts {
 			c.Add(1)
 		}
 	}
-	var wg sync.WaitGroup
-	t.Cleanup(func() { tcp.Close(); udp.Close(); wg.Wait() })
-	wg.Go(func() {
-		for conn, err := tcp.Accept(); err == nil; conn, err = tcp.Accept() {
-			count()
-			wg.Go(func() { relayTCP(conn, server, spoil) })
+	return servertest.Listen(t, func(conn net.Conn) {
+		count()
+		relayTCP(conn, server, spoil)
+	}, func(query []byte) []byte {
+		count()
+		answer, err := dns.Exchange(context.Background(), server, query)
+		if err != nil {
+			return nil
 		}
+		return spoil(answer)
 	})
-	wg.Go(func() {
-		buffer := make([]byte, dns.MaxMessage)
-		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
-			count()
-			answer, err := dns.Exchange(context.Background(), server, buffer[:n])
-			if err == nil {
-				if answer = spoil(answer); answer != nil {
-					udp.WriteTo(answer, from)
-				}
-			}
-		}
-	})
-	return tcp.Addr().String()
 }
 
 func relayTCP(conn net.Conn, server string, spoil func(answer []byte) []byte) {
-	defer conn.Close()
 	query, err := dns.ReadTCP(conn)
 	if err != nil {
 		return
@@ -609,23 +569,13 @@ func TestRFC2136BadStream(t *testing.T) {
 // stream writes one text on each connection, once it has read a message.
 func stream(t *testing.T, text string, closes bool) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	t.Cleanup(func() { ln.Close(); wg.Wait() })
-	wg.Go(func() {
-		for conn, err := ln.Accept(); err == nil; conn, err = ln.Accept() {
-			dns.ReadTCP(conn)
-			io.WriteString(conn, text)
-			if !closes {
-				io.Copy(io.Discard, conn) // until the client gives up
-			}
-			conn.Close()
+	return servertest.Listen(t, func(conn net.Conn) {
+		dns.ReadTCP(conn)
+		io.WriteString(conn, text)
+		if !closes {
+			io.Copy(io.Discard, conn) // until the client gives up
 		}
-	})
-	return ln.Addr().String()
+	}, nil)
 }
 
 // TestRFC2136Message reads an update as the server would.

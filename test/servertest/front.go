@@ -38,29 +38,10 @@ func Fails(rcode dns.Rcode, signed bool) Spoil {
 // Front starts one, which the end of the test stops.
 func (s Server) Front(t testing.TB) *Front {
 	t.Helper()
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	udp, err := net.ListenPacket("udp", tcp.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &Front{Addr: tcp.Addr().String(), server: s.Addr}
-	var working sync.WaitGroup
-	t.Cleanup(func() { tcp.Close(); udp.Close(); working.Wait() })
-	working.Go(func() {
-		for conn, err := tcp.Accept(); err == nil; conn, err = tcp.Accept() {
-			working.Go(func() { f.serve(conn) })
-		}
-	})
-	working.Go(func() {
-		buffer := make([]byte, dns.MaxMessage)
-		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
-			if answer, err := dns.Exchange(context.Background(), f.server, buffer[:n]); err == nil {
-				udp.WriteTo(answer, from)
-			}
-		}
+	f := &Front{server: s.Addr}
+	f.Addr = Listen(t, f.serve, func(query []byte) []byte {
+		answer, _ := dns.Exchange(context.Background(), f.server, query)
+		return answer
 	})
 	return f
 }
@@ -80,7 +61,6 @@ func (f *Front) set(spoil Spoil, refuse bool) {
 
 // serve hands on one message, and all that comes back.
 func (f *Front) serve(conn net.Conn) {
-	defer conn.Close()
 	query, err := dns.ReadTCP(conn)
 	if err != nil {
 		return

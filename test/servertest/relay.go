@@ -52,46 +52,61 @@ func IsUpdate(query []byte) bool {
 // Relay stands before a server and gives its own address.
 func Relay(t testing.TB, server string, handle Handler) (addr string) {
 	t.Helper()
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	udp, err := net.ListenPacket("udp", tcp.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var working sync.WaitGroup
-	t.Cleanup(func() { tcp.Close(); udp.Close(); working.Wait() })
 	answer := func(query []byte) []byte {
 		return handle(query, func() []byte {
 			answer, _ := dns.ExchangeTCP(context.Background(), server, query)
 			return answer
 		})
 	}
+	return Listen(t, func(conn net.Conn) {
+		if query, err := dns.ReadTCP(conn); err == nil {
+			if answer := answer(query); answer != nil {
+				dns.WriteTCP(conn, answer)
+			}
+		}
+	}, answer)
+}
+
+// Listen serves connections and datagrams at one address until the end of the test. Every datagram gets the answer of
+// udp, none if that is nil. With a nil udp no datagrams are received.
+func Listen(t testing.TB, tcp func(net.Conn), udp func(query []byte) []byte) (addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var working sync.WaitGroup
+	t.Cleanup(working.Wait)
+	t.Cleanup(func() { listener.Close() })
 	working.Go(func() {
-		for conn, err := tcp.Accept(); err == nil; conn, err = tcp.Accept() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
 			working.Go(func() {
 				defer conn.Close()
-				if query, err := dns.ReadTCP(conn); err == nil {
-					if answer := answer(query); answer != nil {
-						dns.WriteTCP(conn, answer)
-					}
-				}
+				tcp(conn)
 			})
 		}
 	})
+	addr = listener.Addr().String()
+	if udp == nil {
+		return addr
+	}
+	packets, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { packets.Close() })
 	working.Go(func() {
 		buffer := make([]byte, dns.MaxMessage)
-		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
+		for n, from, err := packets.ReadFrom(buffer); err == nil; n, from, err = packets.ReadFrom(buffer) {
 			query := slices.Clone(buffer[:n])
 			working.Go(func() {
-				if answer := answer(query); answer != nil {
-					udp.WriteTo(answer, from)
+				if answer := udp(query); answer != nil {
+					packets.WriteTo(answer, from)
 				}
 			})
 		}
 	})
-	return tcp.Addr().String()
+	return addr
 }
 
 // ClosedPort gives an address at which nothing listens.
