@@ -29,7 +29,7 @@ func TestAliDNSErrors(t *testing.T) {
 	failure := func(status int, code string) cloudtest.Answer {
 		return cloudtest.JSON(status, map[string]any{"RequestId": "536E9CAD", "Code": code, "Message": "words of the vendor"})
 	}
-	testRefusals(t, cloudtest.AliDNS(t), NewAliDNS, []refusal{
+	testRefusals(t, "alidns", []refusal{
 		{failure(http.StatusNotFound, "InvalidAccessKeyId.NotFound"), BadCredentials},
 		{failure(http.StatusBadRequest, "SignatureDoesNotMatch"), BadCredentials},
 		{failure(http.StatusForbidden, "Forbidden.RAM"), Permission},

@@ -13,7 +13,7 @@ func baiduFailure(status int, code string) cloudtest.Answer {
 }
 
 func TestBaiduCloudErrors(t *testing.T) {
-	testRefusals(t, cloudtest.BaiduCloud(t), NewBaiduCloud, []refusal{
+	testRefusals(t, "baiducloud", []refusal{
 		{baiduFailure(http.StatusForbidden, "InvalidAccessKeyId"), BadCredentials},
 		{baiduFailure(http.StatusBadRequest, "InvalidHTTPAuthHeader"), BadCredentials},
 		{baiduFailure(http.StatusBadRequest, "SignatureDoesNotMatch"), BadCredentials},

@@ -17,7 +17,7 @@ func TestCloudflareErrors(t *testing.T) {
 		return cloudtest.Answer{Status: status, Header: ray, Body: `{"success":false,"messages":[],"result":null,"errors":[` + failures + `]}`}
 	}
 	const words = `"message":"words of the vendor"`
-	testRefusals(t, cloudtest.Cloudflare(t), NewCloudflare, []refusal{
+	testRefusals(t, "cloudflare", []refusal{
 		{failure(http.StatusForbidden, `{"code":9109,`+words+`}`), BadCredentials},
 		{failure(http.StatusForbidden, `{"code":9109,"message":"Unauthorized to access requested resource: words of the vendor"}`), Permission},
 		{failure(http.StatusForbidden, `{"code":10000,`+words+`}`), BadCredentials},
@@ -36,7 +36,7 @@ func TestCloudflareErrors(t *testing.T) {
 		{failure(http.StatusBadRequest, `{"code":"9999",`+words+`}`), Invalid},
 		{failure(http.StatusOK, `{"code":9999,`+words+`}`), Invalid},
 	}, "8f0000000000abcd-FRA", "words of the vendor")
-	testRefusals(t, cloudtest.Cloudflare(t), NewCloudflare, []refusal{{failure(http.StatusForbidden, ""), Permission}})
+	testRefusals(t, "cloudflare", []refusal{{failure(http.StatusForbidden, ""), Permission}})
 }
 
 // TestCloudflareWords has all codes and words of one answer in the error, and

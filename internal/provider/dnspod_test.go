@@ -76,7 +76,7 @@ func TestDNSPodErrors(t *testing.T) {
 		}
 	}
 	number := cloudtest.JSON(http.StatusOK, map[string]any{"status": map[string]any{"code": -1, "message": "words of the vendor"}})
-	testRefusals(t, cloudtest.DNSPod(t), NewDNSPod, append(refusals, refusal{number, BadCredentials}), "words of the vendor")
+	testRefusals(t, "dnspod", append(refusals, refusal{number, BadCredentials}), "words of the vendor")
 }
 
 // TestDNSPodCodes checks codes whose meaning depends on the action.

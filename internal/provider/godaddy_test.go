@@ -90,7 +90,7 @@ func TestGoDaddyErrors(t *testing.T) {
 		a.Header["X-Request-Id"] = id
 		return a
 	}
-	testRefusals(t, cloudtest.GoDaddy(t), NewGoDaddy, []refusal{
+	testRefusals(t, "godaddy", []refusal{
 		{failure(http.StatusUnauthorized, "UNABLE_TO_AUTHENTICATE"), BadCredentials},
 		{failure(http.StatusBadRequest, "MALFORMED_CREDENTIALS"), BadCredentials},
 		{failure(http.StatusForbidden, "ACCESS_DENIED"), Permission},
@@ -148,11 +148,7 @@ func TestGoDaddyOffset(t *testing.T) {
 // TestGoDaddyOthers keeps values of others with their TTL, and ignores records in the list that were not
 // asked for.
 func TestGoDaddyOthers(t *testing.T) {
-	c := cloudtest.GoDaddy(t)
-	client := openCloud(t, c, NewGoDaddy)
-	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
-		t.Fatal(err)
-	}
+	c, client := openNamed(t, "godaddy")
 	c.Asked()
 	records := cloudtest.Instead(cloudtest.JSON(http.StatusOK, []goDaddyRecord{
 		{Name: "a", Type: "TXT", Data: `"quoted" \`, TTL: 300}, {Name: "A", Type: "TXT", Data: "two", TTL: 3600}, {Name: "a", Type: "TXT", Data: "", TTL: 3600},

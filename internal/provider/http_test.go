@@ -20,12 +20,9 @@ type refusal struct {
 
 // testRefusals reads a name with each answer in place of the list. Every error that the vendor sends must
 // contain the words.
-func testRefusals(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client, error), refusals []refusal, words ...string) {
+func testRefusals(t *testing.T, vendor string, refusals []refusal, words ...string) {
 	t.Helper()
-	client := openCloud(t, c, open)
-	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
-		t.Fatal(err)
-	}
+	c, client := openNamed(t, vendor)
 	for _, r := range refusals {
 		c.Fail(cloudtest.Instead(r.answer))
 		_, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT)

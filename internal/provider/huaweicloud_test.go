@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 )
 
@@ -64,7 +63,7 @@ func TestHuaweiCloudErrors(t *testing.T) {
 	}
 	skewed := gateway(http.StatusUnauthorized, "APIGW.0303", words)
 	skewed.Header["Date"] = time.Now().Add(20 * time.Minute).UTC().Format(http.TimeFormat)
-	testRefusals(t, cloudtest.HuaweiCloud(t), NewHuaweiCloud, []refusal{
+	testRefusals(t, "huaweicloud", []refusal{
 		{gateway(http.StatusUnauthorized, "APIGW.0301", words), BadCredentials},
 		{gateway(http.StatusUnauthorized, "APIGW.0303", words), BadCredentials},
 		{skewed, ClockSkew},
@@ -96,16 +95,12 @@ func TestHuaweiCloudErrors(t *testing.T) {
 // looks every millisecond.
 func huaweiClient(t *testing.T) (*cloudtest.Cloud, *Client, *huaweiCloud, zone) {
 	t.Helper()
-	c := cloudtest.HuaweiCloud(t)
-	client, err := NewHuaweiCloud(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, client := openNamed(t, "huaweicloud")
 	v := client.vendor.(*huaweiCloud)
 	v.poll = time.Millisecond
-	z, found, err := client.find(t.Context(), cloudtest.Zone)
-	if err != nil || !found {
-		t.Fatal(found, err)
+	z, err := client.named(t.Context(), cloudtest.Zone)
+	if err != nil {
+		t.Fatal(err)
 	}
 	c.Asked()
 	return c, client, v, z

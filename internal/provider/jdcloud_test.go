@@ -19,7 +19,7 @@ func TestJDCloudErrors(t *testing.T) {
 	const words = "words of the vendor"
 	inside := jdFailure(http.StatusForbidden, "NeverHeardOf", words)
 	inside.Status = http.StatusOK
-	testRefusals(t, cloudtest.JDCloud(t), NewJDCloud, []refusal{
+	testRefusals(t, "jdcloud", []refusal{
 		{jdFailure(http.StatusUnauthorized, "ACCESS_ERROR", words), BadCredentials},
 		{jdFailure(http.StatusUnauthorized, "UNAUTHENTICATED", words), BadCredentials},
 		{jdFailure(http.StatusBadRequest, "APIGW_KEY_DISABLED", words), BadCredentials},

@@ -17,7 +17,7 @@ func TestPorkbunErrors(t *testing.T) {
 		return cloudtest.JSON(status, map[string]any{"status": "ERROR", "code": code, "message": message})
 	}
 	const words = "words of the vendor"
-	testRefusals(t, cloudtest.Porkbun(t), NewPorkbun, []refusal{
+	testRefusals(t, "porkbun", []refusal{
 		{failure(http.StatusBadRequest, "INVALID_API_KEYS_001", words), BadCredentials},
 		{failure(http.StatusBadRequest, "MISSING_SECRETAPIKEY", words), BadCredentials},
 		{failure(http.StatusBadRequest, "", "Invalid API key. (002) "+words), BadCredentials},
@@ -35,7 +35,7 @@ func TestPorkbunErrors(t *testing.T) {
 		{failure(http.StatusBadRequest, "NEVER_HEARD_OF", words), Invalid},
 		{failure(http.StatusOK, "", words), Invalid},
 	}, words)
-	testRefusals(t, cloudtest.Porkbun(t), NewPorkbun, []refusal{{cloudtest.Answer{Status: http.StatusAccepted}, Throttled}})
+	testRefusals(t, "porkbun", []refusal{{cloudtest.Answer{Status: http.StatusAccepted}, Throttled}})
 }
 
 // newPorkbun makes a client of a stand-in that has not seen its keys yet.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -148,7 +146,6 @@ func TestPowerDNSErrors(t *testing.T) {
 	failure := func(text string) cloudtest.Answer {
 		return cloudtest.JSON(http.StatusUnprocessableEntity, map[string]any{"error": text})
 	}
-	c := cloudtest.PowerDNS(t)
 	for words, refusals := range map[string][]refusal{
 		"Unauthorized":          {{plain(401, "Unauthorized"), BadCredentials}},
 		"Not Found":             {{plain(404, "Not Found"), ZoneNotFound}},
@@ -170,7 +167,7 @@ func TestPowerDNSErrors(t *testing.T) {
 		"429":         {{plain(429, "Too Many Requests"), Throttled}},
 		"HTTP 418":    {{cloudtest.JSON(418, nil), Invalid}},
 	} {
-		testRefusals(t, c, NewPowerDNS, refusals, words)
+		testRefusals(t, "powerdns", refusals, words)
 	}
 }
 
@@ -285,17 +282,10 @@ func TestPowerDNSUnfiltered(t *testing.T) {
 // not asked for its whole zone.
 func TestPowerDNSVersions(t *testing.T) {
 	for version, whole := range map[string]bool{"4.7.3": true, "4.9.5": true, "5.0.0-alpha1": false, "5.1.2": false, "10.0": false, "0.0.1.master": true, "": true} {
-		c := cloudtest.PowerDNS(t)
-		client, err := NewPowerDNS(Credentials{c.AccessKeyID, secrets.Secret(c.AccessKeySecret), c.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
-			t.Fatal(err)
-		}
+		c, client := openNamed(t, "powerdns")
 		c.Asked()
 		c.Fail(cloudtest.Pass, cloudtest.Instead(cloudtest.JSON(200, map[string]any{"version": version})))
-		err = client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
+		err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
 		asked := slices.ContainsFunc(c.Asked(), func(r cloudtest.Request) bool {
 			return r.Method == http.MethodGet && r.Target == "/api/v1/servers/localhost/zones/example.com."
 		})
@@ -320,37 +310,21 @@ func TestPowerDNSTurn(t *testing.T) {
 	}
 }
 
-// TestPowerDNSDisabledTTL leaves the TTL of a disabled record, which is that of
-// the whole set.
+// TestPowerDNSDisabledTTL leaves the TTL of a disabled record, which is that of the whole set.
 func TestPowerDNSDisabledTTL(t *testing.T) {
-	var patch string
-	ours := true
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Method == http.MethodPatch:
-			body, _ := io.ReadAll(r.Body)
-			patch, ours = string(body), false
-			w.WriteHeader(http.StatusNoContent)
-		case strings.HasSuffix(r.URL.Path, "/zones"):
-			io.WriteString(w, `[{"id":"example.com.","name":"example.com.","kind":"Native"}]`)
-		case strings.HasSuffix(r.URL.Path, "/localhost"):
-			io.WriteString(w, `{"version":"5.0.1"}`)
-		default:
-			mine := ""
-			if ours {
-				mine = `,{"content":"\"ours\"","disabled":false}`
-			}
-			io.WriteString(w, `{"rrsets":[{"name":"a.example.com.","type":"TXT","ttl":3600,"records":[{"content":"\"theirs\"","disabled":true}`+mine+`]}]}`)
+	c, client := openNamed(t, "powerdns")
+	const name = "a." + cloudtest.Zone
+	c.AddOff(name, []string{"theirs"})
+	for _, change := range []Change{{Add: []Value{{"ours"}}}, {Seen: RRset{Values: []Value{{"ours"}}}, Remove: []Value{{"ours"}}}} {
+		change.Zone, change.Name, change.Type, change.TTL = cloudtest.Zone, name, TXT, 60
+		if err := client.Change(t.Context(), change); err != nil {
+			t.Error(err)
 		}
-	}))
-	defer server.Close()
-	client, err := NewPowerDNS(Credentials{AccessKeyID: "localhost", AccessKeySecret: "secret", Endpoint: server.URL})
-	if err != nil {
-		t.Fatal(err)
 	}
-	err = client.Change(t.Context(), Change{Zone: "example.com", Name: "a.example.com", Type: TXT, Seen: RRset{Values: []Value{{"ours"}}}, Remove: []Value{{"ours"}}, TTL: 60})
-	if err != nil || !strings.Contains(patch, `"ttl":3600`) {
-		t.Errorf("%v, sent %s", err, patch)
+	for _, r := range c.Asked() {
+		if r.Method == http.MethodPatch && !strings.Contains(string(r.Body), `"ttl":1,`) {
+			t.Errorf("sent %s", r.Body)
+		}
 	}
 }
 

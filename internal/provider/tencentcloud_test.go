@@ -57,7 +57,7 @@ func TestTencentCloudErrors(t *testing.T) {
 			refusals = append(refusals, refusal{tencentFailure(code), kind})
 		}
 	}
-	testRefusals(t, cloudtest.TencentCloud(t), NewTencentCloud, refusals, "ed93f3cb-f35e", "words of the vendor")
+	testRefusals(t, "tencentcloud", refusals, "ed93f3cb-f35e", "words of the vendor")
 }
 
 func TestTencentCloudSpellings(t *testing.T) {

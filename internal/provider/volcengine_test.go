@@ -15,7 +15,7 @@ func volcFailure(status int, code string) cloudtest.Answer {
 }
 
 func TestVolcengineErrors(t *testing.T) {
-	testRefusals(t, cloudtest.Volcengine(t), NewVolcengine, []refusal{
+	testRefusals(t, "volcengine", []refusal{
 		{volcFailure(http.StatusUnauthorized, "InvalidAccessKey"), BadCredentials},
 		{volcFailure(http.StatusBadRequest, "InvalidCredential"), BadCredentials},
 		{volcFailure(http.StatusBadRequest, "InvalidAuthorization"), BadCredentials},

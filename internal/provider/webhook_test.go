@@ -161,12 +161,12 @@ func TestWebhookErrors(t *testing.T) {
 			refusals = append(refusals, refusal{failure(status, kind), want})
 		}
 	}
-	testRefusals(t, cloudtest.Webhook(t), NewWebhook, refusals, "words of the bridge")
+	testRefusals(t, "webhook", refusals, "words of the bridge")
 }
 
 func TestWebhookUnreadable(t *testing.T) {
 	const good = `{"zone":"example.com","values":[]}`
-	testRefusals(t, cloudtest.Webhook(t), NewWebhook, []refusal{
+	testRefusals(t, "webhook", []refusal{
 		{cloudtest.Answer{Status: http.StatusNoContent}, BadAnswer},
 		{cloudtest.Answer{Status: http.StatusAccepted, Body: good}, BadAnswer},
 		{cloudtest.Answer{Status: http.StatusFound, Body: good}, BadAnswer},
