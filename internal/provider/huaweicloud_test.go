@@ -186,19 +186,6 @@ func TestHuaweiCloudFails(t *testing.T) {
 	}
 }
 
-func TestHuaweiCloudPendingTooLong(t *testing.T) {
-	t.Parallel()
-	c, client, v, _ := huaweiClient(t)
-	c.SetLag(1000)
-	v.poll = time.Hour
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	err := client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
-	if err == nil || KindOf(err) != Temporary {
-		t.Errorf("%v, want %s", err, Temporary)
-	}
-}
-
 // TestHuaweiCloudDisabled leaves alone a set that is switched off as a whole.
 func TestHuaweiCloudDisabled(t *testing.T) {
 	for _, status := range []string{"DISABLE", "FREEZE", "ILLEGAL"} {
@@ -243,20 +230,15 @@ func TestHuaweiCloudRaw(t *testing.T) {
 	}
 }
 
-// TestHuaweiCloudPolls looks at a pending set ever more rarely: the vendor takes
-// a hundred calls a minute.
+// TestHuaweiCloudPolls looks at a pending set ever more rarely, because the vendor takes a hundred calls a minute, and
+// gives up in time.
 func TestHuaweiCloudPolls(t *testing.T) {
-	c, client, v, _ := huaweiClient(t)
-	v.poll = time.Millisecond
-	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
-		t.Fatal(err)
-	}
+	c, client, _, _ := huaweiClient(t)
 	c.SetLag(1 << 30)
-	c.Asked()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
-	if n := len(c.Asked()); n > 15 {
-		t.Errorf("%d requests in two hundred times the first pause", n)
+	err := client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
+	if n := len(c.Asked()); n > 15 || KindOf(err) != Temporary {
+		t.Errorf("%v after %d requests in two hundred times the first pause", err, n)
 	}
 }

@@ -163,15 +163,3 @@ func TestTencentCloudUnicode(t *testing.T) {
 		t.Errorf("%v, want %s", err, ZoneNotFound)
 	}
 }
-
-// TestTencentCloudRefusedValue is no conflict when no CNAME is there.
-func TestTencentCloudRefusedValue(t *testing.T) {
-	c := cloudtest.TencentCloud(t)
-	client := openCloud(t, c, NewTencentCloud)
-	readCloud(t, client, "a."+cloudtest.Zone)
-	c.Fail(cloudtest.Pass, cloudtest.Instead(tencentFailure("InvalidParameter.RecordValueInvalid")))
-	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Add: []Value{{"v=mesh1"}}, TTL: 600})
-	if KindOf(err) != Invalid {
-		t.Errorf("%v, want %s", err, Invalid)
-	}
-}

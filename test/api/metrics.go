@@ -70,7 +70,7 @@ func (suite Suite) testMetricsOfZones(t *testing.T) {
 	a := suite.Start(t, Options{Now: func() time.Time { return at }})
 	account := fmt.Sprintf(`"provider":"rfc2136","access_key_id":%q,"access_key_secret":%q,"domain":"example.com"`, servertest.Key, servertest.Secret)
 	a.Must(t, "PUT", "/api/v1/ddns/config", `{`+account+`,"endpoint":"`+relay+`","txt_record_name":"_mesh-host","max_retries":0,"enabled":true}`)
-	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{`+account+`,"endpoint":"`+servertest.ClosedPort(t)+`"}}`)
+	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{`+account+`,"endpoint":"`+support.FreeAddress(t)+`"}}`)
 	a.Must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`)
 	db := a.Open(t)
 	defer db.Close()

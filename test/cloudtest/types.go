@@ -43,19 +43,6 @@ func (c *Cloud) Records(t testing.TB, name, kind string) (texts []string) {
 	return texts
 }
 
-// AllRecords gives every record of a zone, as name, kind and data with spaces between, sorted.
-func (c *Cloud) AllRecords(zone string) (records []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range c.records {
-		if r.zone == zone && !r.off {
-			records = append(records, r.name+" "+r.kind+" "+r.content)
-		}
-	}
-	slices.Sort(records)
-	return records
-}
-
 // AddRecord makes a record of a kind other than TXT, as another user of the account would. The vendor
 // keeps the spelling.
 func (c *Cloud) AddRecord(t testing.TB, name, kind, text string) {

@@ -37,7 +37,7 @@ func (suite publishing) TestTest(t *testing.T) {
 			"wrong secret": {members{"access_key_secret": servertest.Secret512}, "params:ok network:ok auth:credentials zone:skipped record:skipped"},
 			"unknown key":  {members{"access_key_id": "stranger"}, "params:ok network:ok auth:credentials zone:skipped record:skipped"},
 			"read only":    {members{"access_key_id": servertest.ReadOnlyKey, "access_key_secret": servertest.ReadOnly}, "params:ok network:ok auth:" + readOnly + " zone:skipped record:skipped"},
-			"refused":      {members{"endpoint": servertest.ClosedPort(t)}, "params:ok network:network auth:skipped zone:skipped record:skipped"},
+			"refused":      {members{"endpoint": support.FreeAddress(t)}, "params:ok network:network auth:skipped zone:skipped record:skipped"},
 			"other zone":   {members{"domain": "example.org"}, "params:ok network:ok auth:ok zone:zone_not_found record:skipped"},
 			"alias":        {members{"txt_record_name": "alias"}, "params:ok network:ok auth:ok zone:ok record:conflict"},
 			"no secret":    {members{"access_key_secret": ""}, "params:field_empty network:skipped auth:skipped zone:skipped record:skipped"},

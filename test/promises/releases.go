@@ -145,7 +145,7 @@ func (suite publishing) TestHandOverFails(t *testing.T) {
 func (suite publishing) TestReleaseToOtherProvider(t *testing.T) {
 	h := suite.newHost(t, dnsBuiltinServer)
 	elder := h.reserve(h.service("example.com"), "office", 1)
-	h.reserve(h.service("example.com", dnsAccount("rfc2136", servertest.ClosedPort(t), servertest.Key, servertest.Secret)...), "office", 2)
+	h.reserve(h.service("example.com", dnsAccount("rfc2136", support.FreeAddress(t), servertest.Key, servertest.Secret)...), "office", 2)
 	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" conflict network_conflict", dnsOffice+" create", "example.com skipped not_searched")
 	h.release(elder, true)
 	h.wantStanding(dnsOffice)

@@ -312,7 +312,7 @@ func (suite publishing) TestFailures(t *testing.T) {
 		change members
 		want   string
 	}{
-		"refused":            {members{"endpoint": servertest.ClosedPort(t)}, dnsHost + " failed network"},
+		"refused":            {members{"endpoint": support.FreeAddress(t)}, dnsHost + " failed network"},
 		"not signed":         {members{"endpoint": servertest.Relay(t, s.Addr, servertest.Unsigned)}, dnsHost + " failed bad_answer"},
 		"server fails":       {members{"endpoint": servertest.Relay(t, s.Addr, servertest.ServFail)}, dnsHost + " failed temporary"},
 		"wrong secret":       {members{"access_key_secret": servertest.Secret512}, dnsHost + " failed credentials"},

@@ -108,14 +108,3 @@ func Listen(t testing.TB, tcp func(net.Conn), udp func(query []byte) []byte) (ad
 	})
 	return addr
 }
-
-// ClosedPort gives an address at which nothing listens.
-func ClosedPort(t testing.TB) string {
-	t.Helper()
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tcp.Close()
-	return tcp.Addr().String()
-}
