@@ -26,7 +26,6 @@ import (
 	"meshddns/internal/secondary"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
-	"meshddns/internal/strictjson"
 	"meshddns/internal/web"
 )
 
@@ -205,7 +204,7 @@ func (o *operations) unmasked(ctx context.Context, c mesh.Configuration) (mesh.C
 }
 
 // saveConfiguration checks and stores a configuration, with the members in its body, and warns of what cannot work.
-func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration, members []string) ([]answers.Warning, error) {
+func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration, members []string) ([]msg.Phrase, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -222,11 +221,11 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 	warnings := o.configurationWarnings(stored, members)
 	count, id, err := o.store.ServicesOutside(ctx, stored.Zone)
 	if count > 0 {
-		warnings = append(warnings, answers.Warning{ID: msg.WarnOutside, Args: []any{stored.Zone, count, id}})
+		warnings = append(warnings, msg.Phrase{ID: msg.WarnOutside, Args: []any{stored.Zone, count, id}})
 	}
 	name, rival, unread := o.store.ledger.OwnRival(ctx)
 	if rival != "" {
-		warnings = append(warnings, answers.Warning{ID: msg.WarnOwnHeld, Args: []any{name, rival}})
+		warnings = append(warnings, msg.Phrase{ID: msg.WarnOwnHeld, Args: []any{name, rival}})
 	}
 	return warnings, errors.Join(err, unread)
 }
@@ -260,7 +259,7 @@ func (o *operations) forgetConfiguration(ctx context.Context, patience web.Patie
 // registerService checks and stores a new service. A service without an id gets a new one. It
 // returns the stored service, and warnings about parts that cannot work; with an error, a service
 // that has only an id, or not even that.
-func (o *operations) registerService(ctx context.Context, v mesh.Service, members []string) (mesh.Service, []answers.Warning, error) {
+func (o *operations) registerService(ctx context.Context, v mesh.Service, members []string) (mesh.Service, []msg.Phrase, error) {
 	if v.ID == "" {
 		id, err := o.store.newID()
 		if err != nil {
@@ -281,7 +280,7 @@ func (o *operations) registerService(ctx context.Context, v mesh.Service, member
 }
 
 // replaceService is registerService for a service with an id, which may exist.
-func (o *operations) replaceService(ctx context.Context, v mesh.Service, members []string) (mesh.Service, []answers.Warning, error) {
+func (o *operations) replaceService(ctx context.Context, v mesh.Service, members []string) (mesh.Service, []msg.Phrase, error) {
 	if err := v.Check(); err != nil {
 		return mesh.Service{}, nil, err
 	}
@@ -293,7 +292,7 @@ func (o *operations) replaceService(ctx context.Context, v mesh.Service, members
 
 // stored reads a service that was just stored. If another client has deleted it since, that is no
 // error.
-func (o *operations) stored(ctx context.Context, saved mesh.Service, members []string) (mesh.Service, []answers.Warning, error) {
+func (o *operations) stored(ctx context.Context, saved mesh.Service, members []string) (mesh.Service, []msg.Phrase, error) {
 	v, err := o.store.Service(ctx, saved.ID)
 	if errors.Is(err, errNoService) {
 		v, err = saved, nil
@@ -309,12 +308,12 @@ func (o *operations) stored(ctx context.Context, saved mesh.Service, members []s
 
 // configurationWarnings returns warnings about parts of a configuration that cannot work. members
 // are the names in its body.
-func (o *operations) configurationWarnings(c mesh.Configuration, members []string) []answers.Warning {
+func (o *operations) configurationWarnings(c mesh.Configuration, members []string) []msg.Phrase {
 	names := answers.WarnDomain(c.Domain)
 	if names == nil {
 		names = answers.WarnRecordName(c)
 	}
-	var numbers []answers.Warning
+	var numbers []msg.Phrase
 	retry := reconcile.RetryPolicy(c.RetryInterval, c.MaxRetries)
 	if n := c.RetryInterval; n != nil && *n != 0 { // as nothing, 0 is the default
 		numbers = answers.WarnNumber("retry_interval", *n, int64(retry.First/time.Second))
@@ -322,38 +321,38 @@ func (o *operations) configurationWarnings(c mesh.Configuration, members []strin
 	if n := c.MaxRetries; n != nil {
 		numbers = append(numbers, answers.WarnNumber("max_retries", *n, int64(retry.Retries))...)
 	}
-	return slices.Concat(answers.WarnMembers(members, answers.ConfigurationMembers), o.accountWarnings(reconcile.ConfiguredAccount(c)), names,
+	return slices.Concat(web.WarnMembers(members, mesh.Configuration{}), o.accountWarnings(reconcile.ConfiguredAccount(c)), names,
 		answers.WarnMode(c.SyncMode), numbers, answers.WarnEnabled(members), answers.WarnEndpoints(c.Endpoints),
 		answers.WarnAddresses(c.Endpoints, o.engine.Addresses().Last))
 }
 
 // accountWarnings returns the reason why an account has no client, as a warning.
-func (o *operations) accountWarnings(a reconcile.Account) []answers.Warning {
+func (o *operations) accountWarnings(a reconcile.Account) []msg.Phrase {
 	if unknown := answers.WarnProvider(a.Provider, providerNames()); unknown != nil {
 		return unknown
 	}
 	if _, err := o.clients.open(a); err != nil {
-		return []answers.Warning{{ID: msg.WarnAccount, Args: []any{answers.Fault(reconcile.Describe(err, a))}}}
+		return []msg.Phrase{{ID: msg.WarnAccount, Args: []any{answers.Fault(reconcile.Describe(err, a))}}}
 	}
 	return append(answers.WarnBlanks("access_key_id", a.AccessKeyID), answers.WarnBlanks("access_key_secret", string(a.Secret))...)
 }
 
 // serviceWarnings returns warnings about parts of a stored service that cannot work. members are
 // the names beside its config.
-func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, members []string) ([]answers.Warning, error) {
+func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, members []string) ([]msg.Phrase, error) {
 	config, err := mesh.ParseServiceConfig(v.Config)
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(answers.WarnMembers(members, answers.ServiceMembers),
-		answers.WarnMembers(strictjson.Names([]byte(v.Config)), answers.ServiceConfigMembers),
+	all := slices.Concat(web.WarnMembers(members, answers.Service{}, "zone", "warnings"),
+		web.WarnMembers(v.ConfigMembers(), mesh.ServiceConfig{}),
 		answers.WarnAddresses(config.Endpoints, o.engine.Addresses().Last))
 	beside, err := o.store.ServiceBeside(ctx, v)
 	if err != nil {
 		return nil, err
 	}
 	if beside != "" {
-		all = append(all, answers.Warning{ID: msg.WarnSharedDomain, Args: []any{v.Zone, beside}})
+		all = append(all, msg.Phrase{ID: msg.WarnSharedDomain, Args: []any{v.Zone, beside}})
 	}
 	if config.Provider != "" {
 		all = append(all, o.accountWarnings(reconcile.ServiceAccount(config))...)
@@ -364,11 +363,11 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 	}
 	switch {
 	case v.Zone == "":
-		all = append(all, answers.Warning{ID: msg.WarnNoDomain})
+		all = append(all, msg.Phrase{ID: msg.WarnNoDomain})
 	case err != nil:
-		all = append(all, answers.Warning{ID: msg.WarnNoConfig})
+		all = append(all, msg.Phrase{ID: msg.WarnNoConfig})
 	case config.Provider == "" && !dns.Within(v.Zone, global.Zone):
-		all = append(all, answers.Warning{ID: msg.WarnNoProvider, Args: []any{v.Zone, global.Zone}})
+		all = append(all, msg.Phrase{ID: msg.WarnNoProvider, Args: []any{v.Zone, global.Zone}})
 	default:
 		all = append(all, answers.WarnEndpoints(slices.Concat(config.Endpoints, global.Endpoints))...)
 	}

@@ -160,7 +160,7 @@ func (s *server) putConfiguration(r *http.Request) (web.Reply, error) {
 	warnings, err := s.ops.saveConfiguration(r.Context(), body, members)
 	answer := web.Reply{Message: msg.ConfigurationSaved}
 	if len(warnings) > 0 {
-		answer.Data = map[string]any{"warnings": answers.WarningTexts(warnings, web.Language(r))}
+		answer.Data = map[string]any{"warnings": msg.Texts(warnings, web.Language(r))}
 	}
 	return answer, err
 }
@@ -495,13 +495,13 @@ func (s *server) changeUsage(r *http.Request) (web.Reply, error) {
 		return web.Reply{}, err
 	}
 	answer := web.Reply{Message: msg.UsageChanged}
-	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(change.Endpoints, s.ops.engine.Addresses().Last),
+	warnings := slices.Concat(web.WarnMembers(members, answers.Usage{}), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(change.Endpoints, s.ops.engine.Addresses().Last),
 		s.ops.formatWarnings(r.Context(), u, change.Formats))
 	if waits || len(warnings) > 0 {
 		answer.Data = struct {
 			Warnings []string               `json:"warnings,omitempty"`
 			Publish  *answers.ListedPublish `json:"publish,omitempty"`
-		}{answers.WarningTexts(warnings, web.Language(r)), s.ops.awaited(r.Context(), waits, u, web.Language(r))}
+		}{msg.Texts(warnings, web.Language(r)), s.ops.awaited(r.Context(), waits, u, web.Language(r))}
 	}
 	return answer, nil
 }
@@ -557,11 +557,11 @@ func (s *server) putService(r *http.Request) (web.Reply, error) {
 }
 
 // serviceReply answers with a stored service.
-func serviceReply(r *http.Request, v mesh.Service, warnings []answers.Warning) web.Reply {
+func serviceReply(r *http.Request, v mesh.Service, warnings []msg.Phrase) web.Reply {
 	return web.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
 		answers.Service
 		Warnings []string `json:"warnings,omitempty"`
-	}{answers.NewService(v), answers.WarningTexts(warnings, web.Language(r))}}
+	}{answers.NewService(v), msg.Texts(warnings, web.Language(r))}}
 }
 
 // metService is a service, and how its zone was met last.

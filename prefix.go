@@ -150,25 +150,25 @@ func refuseTaken(u mesh.Usage) error {
 }
 
 // formatWarnings warns of records that the provider refuses for their names, if a usage was given formats.
-func (o *operations) formatWarnings(ctx context.Context, u mesh.Usage, given []string) (all []answers.Warning) {
+func (o *operations) formatWarnings(ctx context.Context, u mesh.Usage, given []string) (all []msg.Phrase) {
 	if len(given) == 0 {
 		return nil
 	}
 	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.Network.V.String()) // the usage is stored, whether they are read or not
 	for i := range states {
 		if f := &states[i]; f.Fault.Code == string(provider.NameNotAllowed) {
-			all = append(all, answers.Warning{ID: msg.WarnFormat, Args: []any{f.Format, answers.Fault(f.Fault)}})
+			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, answers.Fault(f.Fault)}})
 		}
 	}
 	return all
 }
 
 // usageWarnings returns warnings about a usage that was just reserved.
-func usageWarnings(u mesh.Usage) []answers.Warning {
+func usageWarnings(u mesh.Usage) []msg.Phrase {
 	if u.HeldBy == u.Network {
 		return nil
 	}
-	return []answers.Warning{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
+	return []msg.Phrase{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
 }
 
 // afterService returns the fault of the service of a reservation, else the fault that comes later
@@ -279,16 +279,16 @@ type provisioning struct {
 	ops *operations
 }
 
-func (p provisioning) SaveConfiguration(ctx context.Context, c mesh.Configuration) ([]answers.Warning, error) {
+func (p provisioning) SaveConfiguration(ctx context.Context, c mesh.Configuration) ([]msg.Phrase, error) {
 	return p.ops.saveConfiguration(ctx, c, nil)
 }
 
-func (p provisioning) SaveService(ctx context.Context, v mesh.Service) ([]answers.Warning, error) {
+func (p provisioning) SaveService(ctx context.Context, v mesh.Service) ([]msg.Phrase, error) {
 	_, warnings, err := p.ops.replaceService(ctx, v, nil)
 	return warnings, err
 }
 
-func (p provisioning) Reserve(ctx context.Context, r mesh.Reservation, networkName string) (mesh.Usage, []answers.Warning, error) {
+func (p provisioning) Reserve(ctx context.Context, r mesh.Reservation, networkName string) (mesh.Usage, []msg.Phrase, error) {
 	u, _, err := p.ops.reserve(ctx, reservation{Reservation: r, networkName: networkName})
 	return u, usageWarnings(u), err
 }

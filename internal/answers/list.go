@@ -50,10 +50,10 @@ type Created struct {
 }
 
 // NewCreated makes the answer about a usage that was reserved; publish is nil where the request has not waited.
-func NewCreated(u mesh.Usage, warnings []Warning, publish *ListedPublish, language msg.Language) Created {
+func NewCreated(u mesh.Usage, warnings []msg.Phrase, publish *ListedPublish, language msg.Language) Created {
 	return Created{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, FullDomain: mesh.FullName(u.Prefix, u.Domain.V),
-		NetworkID: u.Network.V, Warnings: WarningTexts(warnings, language), Publish: publish,
+		NetworkID: u.Network.V, Warnings: msg.Texts(warnings, language), Publish: publish,
 	}
 }
 

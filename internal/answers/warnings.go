@@ -11,41 +11,6 @@ import (
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/strictjson"
-)
-
-// Warning is a text in each language.
-type Warning struct {
-	ID   msg.ID
-	Args []any
-}
-
-// In returns the warning in a language. It translates arguments that are texts themselves.
-func (w Warning) In(language msg.Language) string {
-	words := slices.Clone(w.Args)
-	for i, word := range words {
-		if text, ok := word.(interface{ In(msg.Language) string }); ok {
-			words[i] = text.In(language)
-		}
-	}
-	return w.ID.In(language, words...)
-}
-
-// WarningTexts returns warnings in a language.
-func WarningTexts(all []Warning, language msg.Language) (texts []string) {
-	for _, w := range all {
-		texts = append(texts, w.In(language))
-	}
-	return texts
-}
-
-// The members of a configuration, a service, a service's config and a usage, and members that only
-// answers have: a client that edits an answer and sends it back gets no warning.
-var (
-	ConfigurationMembers = strictjson.Fields[mesh.Configuration]()
-	ServiceMembers       = append(strictjson.Fields[Service](), "zone", "warnings")
-	ServiceConfigMembers = strictjson.Fields[mesh.ServiceConfig]()
-	UsageMembers         = strictjson.Fields[Usage]()
 )
 
 // Members of a usage that its reservation does not set, and members that no change sets.
@@ -55,98 +20,84 @@ var (
 )
 
 // WarnNotSet warns of given members that the call ignores.
-func WarnNotSet(given, not []string) (all []Warning) {
+func WarnNotSet(given, not []string) (all []msg.Phrase) {
 	for _, name := range given {
 		if slices.Contains(not, name) {
-			all = append(all, Warning{msg.WarnNotSet, []any{name}})
-		}
-	}
-	return all
-}
-
-// WarnMembers warns of given members that are unknown and resemble a known member that is not given.
-func WarnMembers(given, known []string) (all []Warning) {
-	for _, name := range given {
-		if slices.Contains(known, name) {
-			continue
-		}
-		missing := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return slices.Contains(given, k) })
-		if meant, ok := msg.Closest(name, missing); ok {
-			all = append(all, Warning{msg.WarnMember, []any{name, meant}})
+			all = append(all, msg.Phrase{ID: msg.WarnNotSet, Args: []any{name}})
 		}
 	}
 	return all
 }
 
 // WarnProvider warns of an unknown provider.
-func WarnProvider(name string, known []string) []Warning {
+func WarnProvider(name string, known []string) []msg.Phrase {
 	if slices.Contains(known, name) {
 		return nil
 	}
 	if meant, ok := msg.Closest(name, known); ok {
-		return []Warning{{msg.WarnProviderLike, []any{name, meant}}}
+		return []msg.Phrase{{ID: msg.WarnProviderLike, Args: []any{name, meant}}}
 	}
-	return []Warning{{msg.WarnProvider, []any{name}}}
+	return []msg.Phrase{{ID: msg.WarnProvider, Args: []any{name}}}
 }
 
 // warnIf returns a warning if something is wrong.
-func warnIf(wrong bool, id msg.ID, args ...any) []Warning {
+func warnIf(wrong bool, id msg.ID, args ...any) []msg.Phrase {
 	if !wrong {
 		return nil
 	}
-	return []Warning{{id, args}}
+	return []msg.Phrase{{ID: id, Args: args}}
 }
 
 // WarnMode warns of an unknown mode, which means manual.
-func WarnMode(mode mesh.SyncMode) []Warning {
+func WarnMode(mode mesh.SyncMode) []msg.Phrase {
 	return warnIf(mode != "" && !slices.Contains(mesh.SyncModes, mode), msg.WarnMode, mode)
 }
 
 // WarnDomain warns of a domain that is no DNS name.
-func WarnDomain(domain string) []Warning {
+func WarnDomain(domain string) []msg.Phrase {
 	return warnIf(dns.NameFault(dns.Parse(domain)) != "", msg.WarnDomain, domain, mesh.LabelFault(domain))
 }
 
 // WarnRecordName warns of a record name that is no DNS name, such as a wildcard, and of one that has the domain twice.
-func WarnRecordName(c mesh.Configuration) []Warning {
+func WarnRecordName(c mesh.Configuration) []msg.Phrase {
 	name := c.RecordName()
 	switch {
 	case dns.Within(dns.Parse(c.TXTRecordName), dns.Parse(c.Domain)):
-		return []Warning{{msg.WarnNameTwice, []any{c.TXTRecordName, name}}}
+		return []msg.Phrase{{ID: msg.WarnNameTwice, Args: []any{c.TXTRecordName, name}}}
 	case dns.NameFault(name) != "":
-		return []Warning{{msg.WarnRecordName, []any{name}}}
+		return []msg.Phrase{{ID: msg.WarnRecordName, Args: []any{name}}}
 	}
 	return nil
 }
 
 // WarnBlanks warns of a credential with white space around it, such as the end of the line that it was copied from.
-func WarnBlanks(member, credential string) []Warning {
+func WarnBlanks(member, credential string) []msg.Phrase {
 	return warnIf(strings.TrimSpace(credential) != credential, msg.WarnBlanks, member)
 }
 
 // WarnNumber warns of a number that the program replaces by another one.
-func WarnNumber(member string, given, used int64) []Warning {
+func WarnNumber(member string, given, used int64) []msg.Phrase {
 	return warnIf(given != used, msg.WarnNumber, member, given, used)
 }
 
 // WarnEnabled warns of a configuration without the member enabled, which means false.
-func WarnEnabled(members []string) []Warning {
+func WarnEnabled(members []string) []msg.Phrase {
 	return warnIf(members != nil && !slices.Contains(members, "enabled"), msg.WarnEnabled)
 }
 
 // WarnEndpoints warns of a record value without endpoints.
-func WarnEndpoints(endpoints []string) []Warning {
+func WarnEndpoints(endpoints []string) []msg.Phrase {
 	return warnIf(len(endpoints) == 0, msg.WarnEndpoints)
 }
 
 // WarnAddresses warns of placeholders whose source is unknown, or whose address cannot be reached from outside.
-func WarnAddresses(endpoints []string, last mesh.Addresses) (all []Warning) {
+func WarnAddresses(endpoints []string, last mesh.Addresses) (all []msg.Phrase) {
 	for _, p := range mesh.Placeholders(endpoints) {
 		switch a := p.Of(last); {
 		case !p.Known(last):
-			all = append(all, Warning{msg.WarnSource, []any{p.Source, p.Text}})
+			all = append(all, msg.Phrase{ID: msg.WarnSource, Args: []any{p.Source, p.Text}})
 		case hostaddr.Hidden(a):
-			all = append(all, Warning{msg.WarnPrivate, []any{p.Text, a.String()}})
+			all = append(all, msg.Phrase{ID: msg.WarnPrivate, Args: []any{p.Text, a.String()}})
 		}
 	}
 	return all

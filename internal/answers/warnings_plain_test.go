@@ -17,7 +17,7 @@ func TestConfigurationAdvice(t *testing.T) {
 			t.Errorf("%q: %v", domain, all)
 		}
 	}
-	decomposed := WarningTexts(WarnDomain("bu\u0308cher.test"), msg.English)
+	decomposed := msg.Texts(WarnDomain("bu\u0308cher.test"), msg.English)
 	if len(decomposed) != 1 || !strings.Contains(decomposed[0], "U+0308 is a part of a decomposed letter: write the letter composed") {
 		t.Errorf("%q", decomposed)
 	}
@@ -38,9 +38,9 @@ func TestConfigurationAdvice(t *testing.T) {
 	if WarnEnabled(nil) != nil || WarnEnabled([]string{"enabled"}) != nil || WarnEnabled([]string{"Enabled"}) == nil {
 		t.Error("enabled")
 	}
-	inner := Warning{ID: msg.WarnEnabled}
-	outer := Warning{ID: msg.WarnAccount, Args: []any{inner}}
-	if got := WarningTexts([]Warning{outer}, msg.Chinese); !slices.Equal(got, []string{msg.WarnAccount.In(msg.Chinese, inner.In(msg.Chinese))}) {
+	inner := msg.Phrase{ID: msg.WarnEnabled}
+	outer := msg.Phrase{ID: msg.WarnAccount, Args: []any{inner}}
+	if got := msg.Texts([]msg.Phrase{outer}, msg.Chinese); !slices.Equal(got, []string{msg.WarnAccount.In(msg.Chinese, inner.In(msg.Chinese))}) {
 		t.Errorf("%q", got)
 	}
 }

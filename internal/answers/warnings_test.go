@@ -3,43 +3,11 @@ package answers
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 )
-
-func TestMembers(t *testing.T) {
-	known := []string{"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints", "sync_mode", "enabled"}
-	for given, want := range map[string]string{
-		"":                                     "",
-		"provider domain enabled":              "",
-		"access_key":                           "access_key access_key_id",
-		"access_key access_key_id":             "access_key access_key_secret",
-		"accessKeySecret ACCESS_KEY_ID":        "accessKeySecret access_key_secret, ACCESS_KEY_ID access_key_id",
-		"txtEndpoints":                         "txtEndpoints txt_endpoints",
-		"txt-record-name":                      "txt-record-name txt_record_name",
-		"Domain domian":                        "Domain domain, domian domain",
-		"Domain domain":                        "",
-		"secret":                               "secret access_key_secret",
-		"endpoints":                            "endpoints endpoint",
-		"syncmode enable":                      "syncmode sync_mode, enable enabled",
-		"region note id name comment key mode": "",
-		"updated_at effective":                 "",
-	} {
-		var got []string
-		for _, w := range WarnMembers(strings.Fields(given), known) {
-			if w.ID != msg.WarnMember {
-				t.Errorf("%v", w)
-			}
-			got = append(got, w.Args[0].(string)+" "+w.Args[1].(string))
-		}
-		if strings.Join(got, ", ") != want {
-			t.Errorf("%s: %q, want %q", given, got, want)
-		}
-	}
-}
 
 func TestProviderAndMode(t *testing.T) {
 	known := []string{"builtin", "alidns", "rfc2136"}

@@ -7,7 +7,6 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
-	"meshddns/internal/strictjson"
 	"meshddns/internal/web"
 )
 
@@ -78,7 +77,7 @@ func (t *Table) Post(r *http.Request) (web.Reply, error) {
 		Token     Token    `json:"token"`
 		ExpiresAt string   `json:"expires_at"`
 		Warnings  []string `json:"warnings,omitempty"`
-	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), answers.WarningTexts(answers.WarnMembers(given, strictjson.Fields[body]()), web.Language(r))}}, nil
+	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), msg.Texts(web.WarnMembers(given, body{}), web.Language(r))}}, nil
 }
 
 // Remove ends a lease.

@@ -147,6 +147,9 @@ func (v Service) AccountOf(c Configuration) int64 {
 // have a config that is no JSON object.
 func (v Service) Documented() bool { return v.Domain.Valid }
 
+// ConfigMembers returns the names of the members of the config, also of unknown ones.
+func (v Service) ConfigMembers() []string { return strictjson.Names([]byte(v.Config)) }
+
 // ServiceConfig is the part of a service's config that the program reads, and that events have.
 type ServiceConfig struct {
 	Domain      string          `json:"domain"`

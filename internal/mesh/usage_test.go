@@ -10,8 +10,8 @@ import (
 
 // TestOptions: each option can be changed, the others stay, and a usage whose option differs is another one.
 func TestOptions(t *testing.T) {
-	if names := strictjson.Fields[Options](); !slices.Equal(names, strictjson.Fields[OptionsChange]()) {
-		t.Fatalf("the options are %q, and their changes %q", names, strictjson.Fields[OptionsChange]())
+	if names := strictjson.Fields(Options{}); !slices.Equal(names, strictjson.Fields(OptionsChange{})) {
+		t.Fatalf("the options are %q, and their changes %q", names, strictjson.Fields(OptionsChange{}))
 	}
 	var stored Usage
 	for i := range reflect.TypeFor[Options]().NumField() {

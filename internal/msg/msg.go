@@ -47,6 +47,14 @@ func (p Phrase) In(language Language) string {
 	return p.ID.In(language, words...)
 }
 
+// Texts returns phrases in a language.
+func Texts(all []Phrase, language Language) (texts []string) {
+	for _, p := range all {
+		texts = append(texts, p.In(language))
+	}
+	return texts
+}
+
 // Refusal is the error of an operation that refuses a request. The text is the reason.
 type Refusal struct{ Phrase }
 

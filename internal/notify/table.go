@@ -11,7 +11,6 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/resource"
 	"meshddns/internal/sqlite"
-	"meshddns/internal/strictjson"
 )
 
 // Refusals of Table.
@@ -33,7 +32,7 @@ type Table struct {
 func NewTable(db *sqlite.Database, now func() time.Time) *Table {
 	n := &Table{db: db, now: now}
 	n.Table = resource.New(db, resource.Kind[Target]{
-		Most: MaxTargets, Members: strictjson.Fields[shownTarget](), Unknown: ErrUnknown, TooMany: ErrTooMany,
+		Most: MaxTargets, Shown: shownTarget{}, Unknown: ErrUnknown, TooMany: ErrTooMany,
 		Saved: msg.NotificationSaved, Deleted: msg.NotificationDeleted,
 		ID: func(t *Target) *string { return &t.ID },
 		Select: `

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/http"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
@@ -88,17 +87,17 @@ type Operations interface {
 	Adopt(ctx context.Context, owner string) error
 
 	Configuration(ctx context.Context) (mesh.Configuration, error)
-	SaveConfiguration(ctx context.Context, c mesh.Configuration) ([]answers.Warning, error)
+	SaveConfiguration(ctx context.Context, c mesh.Configuration) ([]msg.Phrase, error)
 
 	Service(ctx context.Context, id string) (mesh.Service, error)
 	AllServices(ctx context.Context) iter.Seq2[mesh.Service, error]
-	SaveService(ctx context.Context, v mesh.Service) ([]answers.Warning, error)
+	SaveService(ctx context.Context, v mesh.Service) ([]msg.Phrase, error)
 	DeleteService(ctx context.Context, id string) error
 
 	AllUsages(ctx context.Context, last int64) iter.Seq2[mesh.Usage, error]
 	// SameUsages returns the usages of the same service, prefix and network; those that are being released come last.
 	SameUsages(ctx context.Context, u mesh.Usage) ([]mesh.Usage, error)
-	Reserve(ctx context.Context, r mesh.Reservation, networkName string) (mesh.Usage, []answers.Warning, error)
+	Reserve(ctx context.Context, r mesh.Reservation, networkName string) (mesh.Usage, []msg.Phrase, error)
 	SaveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error
 	KeepUsage(ctx context.Context, id string) error
 	ReleaseUsage(ctx context.Context, id string, force bool) (freed bool, version int64, err error)
@@ -133,8 +132,8 @@ func NewApplier(f Forms, o Operations, parts map[string]Part, start bool) *Appli
 var unchanged Change
 
 // warn keeps the texts of warnings for the log.
-func (a *Applier) warn(all []answers.Warning) {
-	a.Warnings = append(a.Warnings, answers.WarningTexts(all, msg.English)...)
+func (a *Applier) warn(all []msg.Phrase) {
+	a.Warnings = append(a.Warnings, msg.Texts(all, msg.English)...)
 }
 
 // Save stores an entry of a part if it differs.

@@ -50,9 +50,9 @@ func TestMembersOnce(t *testing.T) {
 		shown           []any
 		hidden          string // not in the event, which has it beside
 	}{
-		{strictjson.Fields[mesh.Options](), answers.UsageMembers, usageForm,
+		{strictjson.Fields(mesh.Options{}), strictjson.Fields(answers.Usage{}), usageForm,
 			[]any{usage, answers.NewUsage(u, answers.ListedPublish{}, msg.English), events.Changed(u, u).Detail.After}, ""},
-		{strictjson.Fields[mesh.ServiceMembers](), answers.ServiceMembers, serviceForm,
+		{strictjson.Fields(mesh.ServiceMembers{}), strictjson.Fields(answers.Service{}), serviceForm,
 			[]any{service, answers.NewService(v), events.OfService(mesh.Service{}, v).Detail.After}, "id"},
 	} {
 		for _, name := range kind.members {

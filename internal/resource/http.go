@@ -5,7 +5,6 @@ package resource
 import (
 	"net/http"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/msg"
 	"meshddns/internal/web"
 )
@@ -44,7 +43,7 @@ func (t *Table[T]) Put(r *http.Request, form Form[T]) (web.Reply, error) {
 	if entry, err = t.Save(r.Context(), entry); err != nil {
 		return web.Reply{}, err
 	}
-	warnings := answers.WarningTexts(answers.WarnMembers(given, t.kind.Members), language)
+	warnings := msg.Texts(web.WarnMembers(given, t.kind.Shown), language)
 	return web.Reply{Message: t.kind.Saved, Data: form(entry, warnings, language)}, nil
 }
 

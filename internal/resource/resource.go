@@ -52,8 +52,8 @@ func Parse[T Entry[T]](body []byte) (entry T, err error) {
 
 // Kind says what is special about a kind of entries.
 type Kind[T any] struct {
-	Most    int      // rows
-	Members []string // of requests and answers: a client gets a warning about a name that resembles one
+	Most  int // rows
+	Shown any // the zero data of an answer: a client gets a warning about a member that resembles one
 
 	Unknown, TooMany sqlite.Refusal
 	Saved, Deleted   msg.ID // of answers

@@ -70,7 +70,7 @@ func open(t *testing.T) (*Table[door], *sqlite.Database) {
 	}
 	t.Cleanup(func() { db.Close() })
 	doors := New(db, Kind[door]{
-		Most: 2, Members: []string{"house", "code", "keys"}, Unknown: unknown, TooMany: tooMany, Saved: msg.SecondarySaved, Deleted: msg.SecondaryDeleted,
+		Most: 2, Shown: door{}, Unknown: unknown, TooMany: tooMany, Saved: msg.SecondarySaved, Deleted: msg.SecondaryDeleted,
 		ID:     func(d *door) *string { return &d.ID },
 		Select: `SELECT id, house, code, keys FROM doors ORDER BY id`,
 		Scan: func(row sqlite.Scanner) (d door, err error) {

@@ -13,7 +13,6 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/resource"
 	"meshddns/internal/sqlite"
-	"meshddns/internal/strictjson"
 )
 
 // Refusals of Table.
@@ -34,7 +33,7 @@ type Table struct {
 // transfer nothing.
 func NewTable(db *sqlite.Database) *Table {
 	return &Table{wake: make(chan struct{}, 1), Table: resource.New(db, resource.Kind[Secondary]{
-		Most: MaxSecondaries, Members: strictjson.Fields[shown](), Unknown: ErrUnknown, TooMany: ErrTooMany,
+		Most: MaxSecondaries, Shown: shown{}, Unknown: ErrUnknown, TooMany: ErrTooMany,
 		Saved: msg.SecondarySaved, Deleted: msg.SecondaryDeleted,
 		ID:     func(s *Secondary) *string { return &s.ID },
 		Select: `SELECT id, address, key_name, key_secret, key_algorithm, zones FROM secondaries ORDER BY id`,

@@ -114,8 +114,8 @@ func eachField(v reflect.Value, do func(name string, written bool, field reflect
 }
 
 // Fields returns the names in JSON of all fields of a struct, those of embedded structs too.
-func Fields[T any]() (names []string) {
-	eachField(reflect.ValueOf(new(T)).Elem(), func(name string, _ bool, _ reflect.Value) error {
+func Fields(v any) (names []string) {
+	eachField(reflect.ValueOf(v), func(name string, _ bool, _ reflect.Value) error {
 		names = append(names, name)
 		return nil
 	})

@@ -146,13 +146,13 @@ func TestEmbedded(t *testing.T) {
 		shared
 		Count int64 `json:"count"`
 	}
-	if names := Fields[whole](); !slices.Equal(names, []string{"id", "name", "count"}) {
+	if names := Fields(whole{}); !slices.Equal(names, []string{"id", "name", "count"}) {
 		t.Errorf("the names are %q", names)
 	}
 	type named struct {
 		shared `json:"both"`
 	}
-	if names := Fields[named](); !slices.Equal(names, []string{"both"}) {
+	if names := Fields(named{}); !slices.Equal(names, []string{"both"}) {
 		t.Errorf("an embedded struct with a name of its own has the names %q", names)
 	}
 }

@@ -5,7 +5,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"testing"
+
+	"meshddns/internal/msg"
 )
 
 // A query is read as it is written, or refused: a page is within its bounds, a cursor and a
@@ -50,6 +53,45 @@ func TestPageLimit(t *testing.T) {
 	for limit, ok := range map[string]bool{"0": false, "1": true, "1000": true, "1001": false} {
 		if got, _, err := PageQuery(url.Values{"limit": {limit}}); (err == nil) != ok || ok && strconv.Itoa(got) != limit {
 			t.Errorf("limit %s: %d, %v", limit, got, err)
+		}
+	}
+}
+
+func TestWarnMembers(t *testing.T) {
+	var known struct {
+		Provider   string `json:"provider"`
+		ID         string `json:"access_key_id"`
+		Secret     string `json:"access_key_secret"`
+		Endpoint   string `json:"endpoint"`
+		RecordName string `json:"txt_record_name"`
+		Endpoints  string `json:"txt_endpoints"`
+		Enabled    bool   `json:"enabled"`
+	}
+	for given, want := range map[string]string{
+		"":                                     "",
+		"provider domain enabled":              "",
+		"access_key":                           "access_key access_key_id",
+		"access_key access_key_id":             "access_key access_key_secret",
+		"accessKeySecret ACCESS_KEY_ID":        "accessKeySecret access_key_secret, ACCESS_KEY_ID access_key_id",
+		"txtEndpoints":                         "txtEndpoints txt_endpoints",
+		"txt-record-name":                      "txt-record-name txt_record_name",
+		"Domain domian":                        "Domain domain, domian domain",
+		"Domain domain":                        "",
+		"secret":                               "secret access_key_secret",
+		"endpoints":                            "endpoints endpoint",
+		"syncmode enable":                      "syncmode sync_mode, enable enabled",
+		"region note id name comment key mode": "",
+		"updated_at effective":                 "",
+	} {
+		var got []string
+		for _, w := range WarnMembers(strings.Fields(given), known, "domain", "sync_mode") {
+			if w.ID != msg.WarnMember {
+				t.Errorf("%v", w)
+			}
+			got = append(got, w.Args[0].(string)+" "+w.Args[1].(string))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: %q, want %q", given, got, want)
 		}
 	}
 }

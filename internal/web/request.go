@@ -44,6 +44,22 @@ func DecodeMembers(r *http.Request, into any) (names []string, err error) {
 	return names, unparsed(err)
 }
 
+// WarnMembers warns of given members that are unknown and resemble a known member that is not given. Known are the
+// members of the answer and some more: a client that edits an answer and sends it back gets no warning.
+func WarnMembers(given []string, answer any, more ...string) (all []msg.Phrase) {
+	known := append(strictjson.Fields(answer), more...)
+	missing := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return slices.Contains(given, k) })
+	for _, name := range given {
+		if slices.Contains(known, name) {
+			continue
+		}
+		if meant, ok := msg.Closest(name, missing); ok {
+			all = append(all, msg.Phrase{ID: msg.WarnMember, Args: []any{name, meant}})
+		}
+	}
+	return all
+}
+
 // ParseBody is Decode for a body that is already read.
 func ParseBody(body []byte, into any) error { return unparsed(strictjson.Decode(body, into)) }
 
