@@ -57,7 +57,7 @@ type server struct {
 func newServer(ops operations, version string, log *slog.Logger, figures ...func(*daemon.Page)) *server {
 	s := &server{ops: ops, public: reconcile.Internet, log: log, version: version, figures: figures}
 	s.adapter = web.Adapter{Log: log, Broken: broken, Counted: s.requests.Count, Faults: web.NewRefusalLines(log)}
-	s.sender = &notify.Sender{Table: ops.store.targets, History: ops.store.events, Well: func(ctx context.Context) bool { return s.provisionFaults.Load() == 0 && s.ops.well(ctx) }, Log: log}
+	s.sender = &notify.Sender{Targets: ops.store.targets, History: ops.store.events, Well: func(ctx context.Context) bool { return s.provisionFaults.Load() == 0 && s.ops.well(ctx) }, Log: log}
 	s.status = s.newPage()
 	return s
 }
@@ -269,10 +269,10 @@ func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
 	if err != nil {
 		return web.Refused(err)
 	}
-	page := func(after int64, size int) ([]ledger.StoredPlace, error) {
+	page := func(after int64, size int) ([]reconcile.StoredPlace, error) {
 		return s.ops.store.ledger.Leftovers(r.Context(), after, size)
 	}
-	return web.List(limit, after, page, func(p ledger.StoredPlace) (int64, any, error) {
+	return web.List(limit, after, page, func(p reconcile.StoredPlace) (int64, any, error) {
 		due, err := s.ops.store.ledger.NameDue(r.Context(), p.Place.Name)
 		return p.Place.ID, answers.NewLeftover(p.Place, p.Since, due, web.Language(r)), err
 	})

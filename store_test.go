@@ -27,7 +27,6 @@ import (
 	"meshddns/internal/builtin"
 	"meshddns/internal/events"
 	"meshddns/internal/hostaddr"
-	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/provider"
 	"meshddns/internal/provision"
@@ -390,7 +389,7 @@ const hiddenSecret = "hunter2-is-my-secret"
 
 // secretHolders are all types of values in which a secret may be.
 var secretHolders = []any{
-	mesh.Configuration{}, mesh.ServiceConfig{}, mesh.Service{}, mesh.ServiceBody{}, ledger.StoredPlace{},
+	mesh.Configuration{}, mesh.ServiceConfig{}, mesh.Service{}, mesh.ServiceBody{}, reconcile.StoredPlace{},
 	provider.Credentials{}, reconcile.Account{}, reconcile.Usage{}, reconcile.Own{}, reconcile.Place{}, reconcile.Name{},
 	reconcile.State{}, reconcile.Record{}, reconcile.Zone{}, reconcile.Settlement{}, provision.Entry{},
 }

@@ -136,8 +136,8 @@ func Report(r reconcile.Report, next time.Time, language msg.Language) any {
 	}
 	for _, o := range r.Records {
 		answer.Records = append(answer.Records, record{
-			Name: secrets.Printable(o.Sibling.Of(o.Name)), Provider: o.Provider, Zone: secrets.Printable(o.Zone), NetworkID: json.Number(o.Network),
-			Action: o.Action, Value: secrets.Printable(o.Sibling.Shown(o.Value)),
+			Name: msg.Printable(o.Sibling.Of(o.Name)), Provider: o.Provider, Zone: msg.Printable(o.Zone), NetworkID: json.Number(o.Network),
+			Action: o.Action, Value: msg.Printable(o.Sibling.Shown(o.Value)),
 			Error: FaultText(o.Fault, language), Attempts: o.Attempts, DurationMS: o.Duration.Milliseconds(),
 		})
 	}
@@ -163,8 +163,8 @@ type Leftover struct {
 // the next attempt.
 func NewLeftover(p reconcile.Place, since string, next time.Time, language msg.Language) Leftover {
 	return Leftover{
-		ID: strconv.FormatInt(p.ID, 10), Name: secrets.Printable(p.Sibling.Of(p.Name)), Zone: secrets.Printable(p.Zone), Provider: p.Account.Provider,
-		Endpoint: p.Account.Endpoint, AccessKeyID: p.Account.AccessKeyID, Value: secrets.Printable(p.Sibling.Shown(cmp.Or(p.Standing, p.Doubt.Value))),
+		ID: strconv.FormatInt(p.ID, 10), Name: msg.Printable(p.Sibling.Of(p.Name)), Zone: msg.Printable(p.Zone), Provider: p.Account.Provider,
+		Endpoint: p.Account.Endpoint, AccessKeyID: p.Account.AccessKeyID, Value: msg.Printable(p.Sibling.Shown(cmp.Or(p.Standing, p.Doubt.Value))),
 		Error: FaultText(p.Fault, language), Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
 
@@ -43,10 +42,10 @@ type EventDetail struct {
 func NewEvent(e events.Event, language msg.Language) Event {
 	fault := reconcile.Fault(e.Detail.Fault)
 	return Event{
-		Seq: e.Seq, At: sqlite.Shown(e.At), Kind: e.Kind, Name: secrets.Printable(e.Name), UsageID: e.UsageID, ServiceID: e.ServiceID,
+		Seq: e.Seq, At: sqlite.Shown(e.At), Kind: e.Kind, Name: msg.Printable(e.Name), UsageID: e.UsageID, ServiceID: e.ServiceID,
 		NetworkID: sqlite.Pointer(e.Network), By: e.By,
 		Detail: EventDetail{
-			Before: e.Detail.Before, After: e.Detail.After, Record: e.Detail.Record, Zone: secrets.Printable(e.Detail.Zone), Provider: e.Detail.Provider,
+			Before: e.Detail.Before, After: e.Detail.After, Record: e.Detail.Record, Zone: msg.Printable(e.Detail.Zone), Provider: e.Detail.Provider,
 			Code: fault.Code, Error: FaultText(fault, language), Count: e.Detail.Count, MissingFrom: e.Detail.From, MissingTo: e.Detail.To,
 		},
 	}

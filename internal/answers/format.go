@@ -2,19 +2,18 @@ package answers
 
 import (
 	"meshddns/internal/msg"
-	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 )
 
 // PublishedFormat is one record of a usage in an answer.
 type PublishedFormat struct {
-	Format  string        `json:"format"`
-	Name    string        `json:"name"`
-	Type    provider.Type `json:"type"`
-	Values  []string      `json:"values"`
-	State   string        `json:"state"`
-	LeftOut []leftOut     `json:"left_out"`
-	Error   string        `json:"error"`
+	Format  string    `json:"format"`
+	Name    string    `json:"name"`
+	Type    string    `json:"type"`
+	Values  []string  `json:"values"`
+	State   string    `json:"state"`
+	LeftOut []leftOut `json:"left_out"`
+	Error   string    `json:"error"`
 }
 
 // leftOut is an endpoint that a format does not have.
@@ -29,7 +28,7 @@ func Formats(all []reconcile.FormatState, language msg.Language) []PublishedForm
 	shown := []PublishedFormat{}
 	for _, f := range all {
 		p := PublishedFormat{
-			Format: f.Format, Name: f.Name, Type: f.Type, Values: append([]string{}, f.Values...), State: string(f.State),
+			Format: f.Format, Name: f.Name, Type: string(f.Type), Values: append([]string{}, f.Values...), State: string(f.State),
 			LeftOut: []leftOut{}, Error: FaultText(f.Fault, language),
 		}
 		for _, l := range f.LeftOut {

@@ -94,22 +94,13 @@ type ListedProvider struct {
 
 // ListedPublish is the publishing state of a usage's record.
 type ListedPublish struct {
-	State     string            `json:"state"`
-	Value     string            `json:"value"`
-	Error     string            `json:"error"` // in the client's language
-	Attempts  int               `json:"attempts"`
-	At        string            `json:"at"`
-	Formats   []PublishedFormat `json:"formats,omitzero"`    // only of a single usage
-	Endpoints []ListedEndpoint  `json:"endpoints,omitempty"` // of a usage with a check; not in lists
-}
-
-// ListedEndpoint is the state of an endpoint that may be checked.
-type ListedEndpoint struct {
-	Endpoint string `json:"endpoint"`
-	Slot     string `json:"slot,omitempty"`
-	Alive    *bool  `json:"alive"` // null if it is not checked, or not yet
-	Since    string `json:"since"`
-	Error    string `json:"error"`
+	State     string                 `json:"state"`
+	Value     string                 `json:"value"`
+	Error     string                 `json:"error"` // in the client's language
+	Attempts  int                    `json:"attempts"`
+	At        string                 `json:"at"`
+	Formats   []PublishedFormat      `json:"formats,omitzero"`    // only of a single usage
+	Endpoints []mesh.CheckedEndpoint `json:"endpoints,omitempty"` // of a usage with a check; not in lists
 }
 
 // ListEntries turns entries that SQLite wrote into the JSON that encoding/json would write of

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/daemon"
 	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
@@ -444,7 +443,7 @@ func (w *Watch) Reachable(ctx context.Context) (ok, known bool) {
 
 // Endpoints returns the endpoints that a usage with a check has now, which is given by its seq, and what
 // the probes have shown. Without a Watch there are none.
-func (w *Watch) Endpoints(ctx context.Context, usage int64) (all []answers.ListedEndpoint, err error) {
+func (w *Watch) Endpoints(ctx context.Context, usage int64) (all []mesh.CheckedEndpoint, err error) {
 	if w == nil {
 		return nil, nil
 	}
@@ -457,8 +456,8 @@ func (w *Watch) Endpoints(ctx context.Context, usage int64) (all []answers.Liste
 	return all, err
 }
 
-func (w *Watch) shown(t target) answers.ListedEndpoint {
-	e := answers.ListedEndpoint{Endpoint: t.endpoint, Slot: t.slot}
+func (w *Watch) shown(t target) mesh.CheckedEndpoint {
+	e := mesh.CheckedEndpoint{Endpoint: t.endpoint, Slot: t.slot}
 	s := w.states[t.key]
 	switch {
 	case t.dead:

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/daemon"
 	"meshddns/internal/events"
@@ -62,7 +61,7 @@ func (w *world) step() {
 }
 
 // endpoints returns the states that the API shows.
-func (w *world) endpoints() []answers.ListedEndpoint {
+func (w *world) endpoints() []mesh.CheckedEndpoint {
 	w.t.Helper()
 	all, err := w.Endpoints(w.t.Context(), 1)
 	w.must(err)

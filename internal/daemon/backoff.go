@@ -4,6 +4,8 @@ package daemon
 
 import (
 	"math/rand/v2"
+	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -24,4 +26,18 @@ func (b Backoff) Pause(failures int) time.Duration {
 func (b Backoff) Jittered(failures int) time.Duration {
 	pause := b.Pause(failures)
 	return pause + rand.N(pause/5+1)
+}
+
+// MaxRetryAfter is the longest pause that a server can ask for.
+const MaxRetryAfter = time.Hour
+
+// RetryAfter parses the header Retry-After: seconds or a date (RFC 9110, section 10.2.3).
+func RetryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if date, err := http.ParseTime(text); err == nil {
+		return max(0, date.Sub(now))
+	}
+	return 0
 }

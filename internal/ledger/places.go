@@ -91,13 +91,7 @@ const selectPlaces = `
 	SELECT id, name, owner, type, account, zone, zone_id, state, standing, doubt, gone, look_at, disturbed, code, detail, key_of, attempts, at, since
 	FROM places`
 
-// StoredPlace is a stored place, with the times that are shown of it.
-type StoredPlace struct {
-	Place     reconcile.Place
-	At, Since string // of the last write of the row, and of the last change of its state
-}
-
-func scanPlace(row sqlite.Scanner) (p StoredPlace, err error) {
+func scanPlace(row sqlite.Scanner) (p reconcile.StoredPlace, err error) {
 	at, look, doubt := &p.Place, int64(0), ""
 	err = row.Scan(&at.ID, &at.Name, &at.Sibling.Owner, &at.Sibling.Type, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &doubt, &at.Gone, &look,
 		&at.Disturbed, &at.Fault.Code, &at.Fault.Detail, &at.Fault.Key, &at.Attempts, &p.At, &p.Since)
@@ -281,7 +275,7 @@ func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
 }
 
 // Leftovers reads at most limit leftovers after an id, in the order of their ids.
-func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]StoredPlace, error) {
+func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]reconcile.StoredPlace, error) {
 	tx, err := g.snapshot(ctx)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,15 @@ type Checking struct {
 	Path     string    `json:"path,omitempty"`
 }
 
+// CheckedEndpoint is the state of an endpoint that may be checked.
+type CheckedEndpoint struct {
+	Endpoint string `json:"endpoint"`
+	Slot     string `json:"slot,omitempty"`
+	Alive    *bool  `json:"alive"` // null if it is not checked, or not yet
+	Since    string `json:"since"`
+	Error    string `json:"error"`
+}
+
 // Every returns the time between two probes of an endpoint.
 func (c Checking) Every() time.Duration { return time.Duration(c.Interval) * time.Second }
 

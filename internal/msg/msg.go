@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // ID identifies a text.
@@ -95,4 +97,19 @@ func quality(parameter string) float64 {
 		return 0
 	}
 	return weight
+}
+
+// Printable returns a text as one line. It turns white space into single spaces, and characters that
+// cannot be printed into question marks: controls, terminal escapes, marks that change the direction of
+// writing, and octets that are not UTF-8.
+func Printable(text string) string {
+	return strings.Join(strings.FieldsFunc(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == utf8.RuneError || !unicode.IsPrint(r):
+			return '?'
+		}
+		return r
+	}, text), func(r rune) bool { return r == ' ' }), " ")
 }

@@ -88,3 +88,18 @@ func filled(text string) string {
 	text = regexp.MustCompile(`:? ?%w:? ?`).ReplaceAllString(text, "")
 	return regexp.MustCompile(`%s`).ReplaceAllString(text, "x.example")
 }
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"one\r\n two\t\u0085\u2028\u00a0 three ":                 "one two three",
+		"\x1b[31mred\x1b[0m \x00\x07\x7f":                        "?[31mred?[0m ???",
+		"a\u009bb \u202eevil\u202c \u2066x\u2069 \u200f\ufeff":   "a?b ?evil? ?x? ??",
+		"\xff\xfe \xe4\xb8 x":                                    "?? ?? x",
+		"\u57df\u540d\u4e0d\u5b58\u5728\uff0c\u8bf7\u68c0\u67e5": "\u57df\u540d\u4e0d\u5b58\u5728\uff0c\u8bf7\u68c0\u67e5",
+		"caf\u00e9 \U0001f511":                                   "caf\u00e9 \U0001f511",
+	} {
+		if got := Printable(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}

@@ -18,7 +18,7 @@ func (n *Table) Put(r *http.Request) (web.Reply, error) { return n.Table.Put(r, 
 // Test sends a message now, and answers with the outcome. A success also makes a target that is
 // stopped, or waits for its next try, try at once.
 func (s *Sender) Test(r *http.Request) (web.Reply, error) {
-	t, err := s.Table.One(r.Context(), r.PathValue("id"))
+	t, err := s.Targets.One(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return web.Reply{}, err
 	}
@@ -27,9 +27,9 @@ func (s *Sender) Test(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	result := send(ctx, t, message{language: languages[t.Language], test: true}, s.Table.now())
+	result := send(ctx, t, message{language: languages[t.Language], test: true}, s.Targets.now())
 	if result.ok() && t.state != OK {
-		err = s.Table.restart(r.Context(), t)
+		err = s.Targets.restart(r.Context(), t)
 	}
 	return web.Reply{Data: struct {
 		OK      bool   `json:"ok"`

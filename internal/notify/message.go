@@ -85,7 +85,7 @@ func line(e events.Event, language msg.Language) string {
 		about = e.ServiceID
 	}
 	if about != "" {
-		words = append(words, secrets.Printable(about))
+		words = append(words, msg.Printable(about))
 	}
 	if e.Network.Valid {
 		words = append(words, msg.MessageNetwork.In(language, e.Network.V.String()))
@@ -122,7 +122,7 @@ func valueText(value json.RawMessage) string {
 	if json.Unmarshal(value, &text) != nil {
 		text = string(value)
 	}
-	return secrets.Printable(text)
+	return msg.Printable(text)
 }
 
 // clip cuts a text that has more than limit octets.

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 	"meshddns/internal/web"
 )
@@ -156,7 +156,7 @@ func send(ctx context.Context, t Target, m message, now time.Time) result {
 	if err != nil {
 		return result{verdict: verdict{outcome: final}, fault: mesh.Fault{Code: string(msg.MessageImpossible), Detail: msg.Textf("no message can be made for this URL")}}
 	}
-	hidden := hidden(t, request, r.public)
+	hidden := secretParts(t, request, r.public)
 	a, err := call(request.WithContext(ctx))
 	if err != nil {
 		text := msg.TextOf(err).Map(func(text string) string { return secrets.ScrubLine(text, maxSaid, hidden...) })
@@ -218,7 +218,7 @@ func (r receiver) judged(a answer, now time.Time) (v verdict) {
 	default:
 		v = doubt(a)
 	}
-	if after := provider.RetryAfter(a.header.Get("Retry-After"), now); v.outcome == later && after > 0 {
+	if after := daemon.RetryAfter(a.header.Get("Retry-After"), now); v.outcome == later && after > 0 {
 		v.pause = after
 	}
 	return v
@@ -242,9 +242,9 @@ func temporary(status int) bool {
 	return status < 400 || status >= 500
 }
 
-// hidden returns the texts that neither an answer nor the log may have: the secret, and what the URL
+// secretParts returns the texts that neither an answer nor the log may have: the secret, and what the URL
 // of a request has beyond its host. public are words of the path that are no secret.
-func hidden(t Target, r *http.Request, public []string) []string {
+func secretParts(t Target, r *http.Request, public []string) []string {
 	u := r.URL
 	all := []string{string(t.Secret), u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery}
 	if stored, err := url.Parse(string(t.URL)); err == nil {

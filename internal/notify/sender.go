@@ -10,7 +10,6 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/provider"
 )
 
 const (
@@ -25,14 +24,14 @@ const (
 // hours, because the clock may be what is wrong.
 var (
 	pauses      = daemon.Backoff{First: 5 * time.Second, Longest: 5 * time.Minute}
-	doubtPauses = daemon.Backoff{First: 5 * time.Second, Longest: 50 * time.Minute} // with jitter at most provider.MaxRetryAfter
+	doubtPauses = daemon.Backoff{First: 5 * time.Second, Longest: 50 * time.Minute} // with jitter at most daemon.MaxRetryAfter
 )
 
 const doubtTries = 35
 
 // Sender sends the messages of all targets.
 type Sender struct {
-	Table   *Table
+	Targets *Table
 	History *events.Log
 	Well    func(context.Context) bool // all is well, so that healthchecks are pinged
 	Log     *slog.Logger
@@ -50,9 +49,9 @@ func (s *Sender) Run(ctx context.Context) error {
 		}
 	}()
 	for {
-		err := s.Table.Refresh(ctx)
-		changed := s.Table.Changed()
-		for _, t := range s.Table.Known() {
+		err := s.Targets.Refresh(ctx)
+		changed := s.Targets.Changed()
+		for _, t := range s.Targets.Known() {
 			if running[t.ID] {
 				continue
 			}
@@ -81,7 +80,7 @@ func (s *Sender) Run(ctx context.Context) error {
 func (s *Sender) follow(ctx context.Context, id string) {
 	w := worker{sender: s}
 	for ctx.Err() == nil {
-		changed, grown := s.Table.Changed(), s.History.Grown()
+		changed, grown := s.Targets.Changed(), s.History.Grown()
 		var wait waiting
 		err := daemon.Call(func() (err error) {
 			wait, err = w.turn(ctx, id)
@@ -103,12 +102,12 @@ func (s *Sender) follow(ctx context.Context, id string) {
 // turn reads the target, and does what is due. It returns what to wait for, and ErrUnknown after the
 // target is deleted.
 func (w *worker) turn(ctx context.Context, id string) (waiting, error) {
-	t, err := w.sender.Table.One(ctx, id)
+	t, err := w.sender.Targets.One(ctx, id)
 	if err != nil {
 		return waiting{}, err
 	}
 	if t.revision != w.revision { // else memory is ahead of a database that takes no writes
-		*w = worker{sender: w.sender, Target: t, seen: t.sent, stored: w.sender.Table.now()}
+		*w = worker{sender: w.sender, Target: t, seen: t.sent, stored: w.sender.Targets.now()}
 		if _, known := receivers[t.Kind]; known && t.fault.Code == string(msg.KindNewer) {
 			w.enter(OK, w.stored)
 			w.fault, w.attempts, w.unsaved = mesh.Fault{}, 0, true
@@ -127,7 +126,7 @@ func (w *worker) crashed(crash *daemon.Panic) {
 // stop stops the target. The other targets are told when that is stored.
 func (w *worker) stop(fault mesh.Fault) {
 	w.untold = w.state != Stopped
-	w.enter(Stopped, w.sender.Table.now())
+	w.enter(Stopped, w.sender.Targets.now())
 	w.fault, w.attempts, w.next = fault, w.attempts+1, time.Time{}
 }
 
@@ -171,13 +170,13 @@ type worker struct {
 
 // step does what is due, and returns what to wait for.
 func (w *worker) step(ctx context.Context) (waiting, error) {
-	now := w.sender.Table.now()
+	now := w.sender.Targets.now()
 	switch {
 	case w.unsaved:
 		return waiting{pause: time.Nanosecond}, w.save(ctx)
 	case !*w.Enabled || w.state == Stopped:
 		return waiting{}, nil
-	case w.next.After(now) && w.next.Sub(now) <= provider.MaxRetryAfter: // else the clock was ahead
+	case w.next.After(now) && w.next.Sub(now) <= daemon.MaxRetryAfter: // else the clock was ahead
 		return waiting{pause: w.next.Sub(now)}, nil
 	case w.Kind == Healthchecks:
 		return w.ping(ctx, now)
@@ -274,11 +273,11 @@ func (m *message) add(e events.Event) {
 
 // try sends a message, and notes the outcome. It returns whether the message was delivered.
 func (w *worker) try(ctx context.Context, m message) bool {
-	r := send(ctx, w.Target, m, w.sender.Table.now())
+	r := send(ctx, w.Target, m, w.sender.Targets.now())
 	if ctx.Err() != nil && !r.ok() {
 		return false // the program ends
 	}
-	now := w.sender.Table.now()
+	now := w.sender.Targets.now()
 	before := w.state
 	if r.outcome == doubtful && w.fault.Code != r.fault.Code { // only doubtful answers in a row stop a target
 		w.attempts = 0
@@ -303,7 +302,7 @@ func (w *worker) again(r result, now time.Time) {
 	pause := pauses.Jittered(w.attempts)
 	switch {
 	case r.pause > 0:
-		pause = min(r.pause, provider.MaxRetryAfter)
+		pause = min(r.pause, daemon.MaxRetryAfter)
 	case r.outcome == doubtful:
 		pause = doubtPauses.Jittered(w.attempts)
 	}
@@ -334,8 +333,8 @@ func (w *worker) save(ctx context.Context) error {
 	if w.untold {
 		told = append(told, events.Event{Kind: events.NotificationStopped, Detail: events.Detail{After: events.JSON(w.ID), Fault: w.fault}})
 	}
-	err := w.sender.Table.note(context.WithoutCancel(ctx), w.Target, w.sender.History, told...)
-	w.stored, w.unsaved, w.untold = w.sender.Table.now(), err != nil, w.untold && err != nil
+	err := w.sender.Targets.note(context.WithoutCancel(ctx), w.Target, w.sender.History, told...)
+	w.stored, w.unsaved, w.untold = w.sender.Targets.now(), err != nil, w.untold && err != nil
 	return err
 }
 

@@ -255,7 +255,7 @@ func TestStopIsTold(t *testing.T) {
 		if len(got) != 2 || got[1].uri != "/" || !strings.Contains(got[1].body, `"kind":"notification.stopped"`) || !strings.Contains(got[1].body, `"after":"t"`) {
 			t.Errorf("%v", got)
 		}
-		if states, err := w.Table.States(w.t.Context()); err != nil || states[Stopped] != 1 || states[OK] != 1 {
+		if states, err := w.Targets.States(w.t.Context()); err != nil || states[Stopped] != 1 || states[OK] != 1 {
 			t.Errorf("%v, %v", states, err)
 		}
 		w.put(Target{Kind: Generic, URL: s.at("/")})
@@ -331,7 +331,7 @@ func TestRestart(t *testing.T) {
 		w.put(Target{ID: "gone", Kind: Generic, URL: s.at("/")})
 		w.run()
 		w.pass(time.Minute)
-		if err := w.Table.Delete(w.t.Context(), "gone"); err != nil {
+		if err := w.Targets.Delete(w.t.Context(), "gone"); err != nil {
 			t.Fatal(err)
 		}
 		w.note(events.RecordRecovered)
@@ -434,7 +434,7 @@ func TestTooMany(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Table.Save(w.t.Context(), target); err != ErrTooMany {
+		if _, err := w.Targets.Save(w.t.Context(), target); err != ErrTooMany {
 			t.Error(err)
 		}
 	})
@@ -446,7 +446,7 @@ func TestSecretsAreErased(t *testing.T) {
 		w.put(Target{Kind: Generic, URL: s.at("/first-path"), Secret: "first-secret"})
 		w.put(Target{Kind: Generic, URL: s.at("/second-path"), Secret: "second-secret"})
 		w.put(Target{ID: "gone", Kind: Generic, URL: s.at("/third-path"), Secret: "third-secret"})
-		if err := w.Table.Delete(w.t.Context(), "gone"); err != nil {
+		if err := w.Targets.Delete(w.t.Context(), "gone"); err != nil {
 			t.Fatal(err)
 		}
 		w.db.WaitErased()

@@ -43,14 +43,14 @@ func TestMembers(t *testing.T) {
 		`{"id":"t","kind":"bark","url":"http://a/","language":"","enabled":null}`:        `{"id":"t","kind":"bark","url":"http://a/","events":` + string(all) + `,"language":"zh","enabled":true}`,
 	} {
 		inBubble(t, fine, func(w *world, _ *receiverServer) {
-			if _, changed, err := w.Table.Apply(w.t.Context(), []byte(body)); err != nil || !changed {
+			if _, changed, err := w.Targets.Apply(w.t.Context(), []byte(body)); err != nil || !changed {
 				t.Fatalf("%s: %v, %v", body, changed, err)
 			}
 			got, err := json.Marshal(w.target())
 			if err != nil || string(got) != want {
 				t.Errorf("%s: %s, %v, want %s", body, got, err, want)
 			}
-			if _, changed, err := w.Table.Apply(w.t.Context(), got); err != nil || changed {
+			if _, changed, err := w.Targets.Apply(w.t.Context(), got); err != nil || changed {
 				t.Errorf("%s is a change: %v", got, err)
 			}
 		})

@@ -127,11 +127,11 @@ func open(t *testing.T, path, schema string) *world {
 	}
 	w := &world{t: t, path: path, db: db, logs: &support.Log{}, stop: func() {}}
 	w.Sender = &Sender{
-		Table: NewTable(db, time.Now), History: events.New(db.Reader, db.Tx, time.Now, func(int64) {}),
+		Targets: NewTable(db, time.Now), History: events.New(db.Reader, db.Tx, time.Now, func(int64) {}),
 		Well: func(context.Context) bool { return !w.ill }, Log: slog.New(slog.NewTextHandler(w.logs, nil)),
 	}
 	db.Subscribe(w.History.Committed)
-	db.Subscribe(w.Table.Committed)
+	db.Subscribe(w.Targets.Committed)
 	return w
 }
 
@@ -163,7 +163,7 @@ func (w *world) put(b Target) {
 	}
 	target, err := b.Check(msg.English)
 	if err == nil {
-		_, err = w.Table.Save(w.t.Context(), target)
+		_, err = w.Targets.Save(w.t.Context(), target)
 	}
 	if err != nil {
 		w.t.Fatal(err)
@@ -173,7 +173,7 @@ func (w *world) put(b Target) {
 // target returns the stored target.
 func (w *world) target() Target {
 	w.t.Helper()
-	t, err := w.Table.One(w.t.Context(), "t")
+	t, err := w.Targets.One(w.t.Context(), "t")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -14,11 +14,9 @@ import (
 
 	"meshddns/internal/daemon"
 	"meshddns/internal/events"
-	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
 )
@@ -31,20 +29,20 @@ type Source struct {
 	Events *events.Log
 
 	Health        func(context.Context) error
-	Totals        func(context.Context) (map[string]uint64, error)                                // by state, and "services" and "usages"
-	Configuration func(context.Context) (mesh.Configuration, error)                               // the zero one if none is stored
-	Names         func(ctx context.Context, names []string) (reconcile.State, error)              // what is known of names
-	InState       func(context.Context, reconcile.PlaceState, int) ([]mesh.Usage, error)          // usages in a state, the first ones
-	Named         func(ctx context.Context, name string, limit int) ([]mesh.Usage, error)         // usages of a full name
-	OfNetwork     func(context.Context, mesh.NetworkID, int) ([]mesh.Usage, error)                // usages of a network, the first ones
-	Leftovers     func(ctx context.Context, after int64, limit int) ([]ledger.StoredPlace, error) // those behind an id
-	Stopped       func(context.Context) (uint64, error)                                           // of notifications
-	Zone          func(account int64, domain string) (state reconcile.ZoneState, known bool)      // how a zone was met last
-	DownZones     func() []reconcile.ZoneState                                                    // sorted
-	Addresses     func() reconcile.Addresses                                                      // of this host
-	Faults        func() int64                                                                    // for which the provision file is not applied
-	Refuse        func(w http.ResponseWriter, r *http.Request, err error)                         // answers where there is no page
-	Fault         func(r *http.Request, err error) *web.Failure                                   // logs a fault, and returns it without paths
+	Totals        func(context.Context) (map[string]uint64, error)                                   // by state, and "services" and "usages"
+	Configuration func(context.Context) (mesh.Configuration, error)                                  // the zero one if none is stored
+	Names         func(ctx context.Context, names []string) (reconcile.State, error)                 // what is known of names
+	InState       func(context.Context, reconcile.PlaceState, int) ([]mesh.Usage, error)             // usages in a state, the first ones
+	Named         func(ctx context.Context, name string, limit int) ([]mesh.Usage, error)            // usages of a full name
+	OfNetwork     func(context.Context, mesh.NetworkID, int) ([]mesh.Usage, error)                   // usages of a network, the first ones
+	Leftovers     func(ctx context.Context, after int64, limit int) ([]reconcile.StoredPlace, error) // those behind an id
+	Stopped       func(context.Context) (uint64, error)                                              // of notifications
+	Zone          func(account int64, domain string) (state reconcile.ZoneState, known bool)         // how a zone was met last
+	DownZones     func() []reconcile.ZoneState                                                       // sorted
+	Addresses     func() reconcile.Addresses                                                         // of this host
+	Faults        func() int64                                                                       // for which the provision file is not applied
+	Refuse        func(w http.ResponseWriter, r *http.Request, err error)                            // answers where there is no page
+	Fault         func(r *http.Request, err error) *web.Failure                                      // logs a fault, and returns it without paths
 
 	Program, SQLite string // versions
 	Schema          int
@@ -90,7 +88,7 @@ func (p *Page) content(r *http.Request, language msg.Language) (content []byte, 
 		return nil, err
 	}
 	asked := query.Get("q")
-	v := view{in: language, Now: clock(p.Now()), Query: secrets.Printable(asked[:min(len(asked), maxQuery)])}
+	v := view{in: language, Now: clock(p.Now()), Query: msg.Printable(asked[:min(len(asked), maxQuery)])}
 	if v.Query = strings.TrimSpace(v.Query); v.Query != "" {
 		v.Found, err = p.search(r.Context(), v.Query, language)
 	} else {

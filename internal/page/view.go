@@ -14,11 +14,9 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/events"
-	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
 )
 
 //go:embed page.html
@@ -144,7 +142,7 @@ func (v view) cut(halvings int) view {
 
 // short bounds a text in characters.
 func short(text string, limit int) string {
-	text = secrets.Printable(text)
+	text = msg.Printable(text)
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit-1]) + "…"
 	}
@@ -159,7 +157,7 @@ func reasonOf(f mesh.Fault, in msg.Language) string {
 }
 
 func newZoneLine(z reconcile.ZoneState, known bool, in msg.Language) zoneLine {
-	line := zoneLine{Zone: secrets.Printable(z.Zone), Provider: providerTitle(z.Provider, in), Level: "good", State: say(in, "zone ok"), Since: clock(z.Since)}
+	line := zoneLine{Zone: msg.Printable(z.Zone), Provider: providerTitle(z.Provider, in), Level: "good", State: say(in, "zone ok"), Since: clock(z.Since)}
 	switch {
 	case !known:
 		line.Level, line.State = "idle", say(in, "zone unknown")
@@ -181,7 +179,7 @@ func providerTitle(name string, in msg.Language) string {
 func newNameLine(u mesh.Usage, in msg.Language) nameLine {
 	state := cmp.Or(u.Publish.State, string(reconcile.None))
 	line := nameLine{
-		Name: secrets.Printable(u.Name), Level: levels[state], State: say(in, "state "+state), At: stored(u.Publish.At),
+		Name: msg.Printable(u.Name), Level: levels[state], State: say(in, "state "+state), At: stored(u.Publish.At),
 		Reason: reasonOf(u.Publish.Fault, in), Attempts: u.Publish.Attempts,
 	}
 	if u.Publish.Fault.Code != "" {
@@ -190,9 +188,9 @@ func newNameLine(u mesh.Usage, in msg.Language) nameLine {
 	return line
 }
 
-func newLeftoverLine(p ledger.StoredPlace, in msg.Language) leftoverLine {
+func newLeftoverLine(p reconcile.StoredPlace, in msg.Language) leftoverLine {
 	return leftoverLine{
-		Name: secrets.Printable(p.Place.Name), Provider: providerTitle(p.Place.Account.Provider, in), Since: stored(p.Since),
+		Name: msg.Printable(p.Place.Name), Provider: providerTitle(p.Place.Account.Provider, in), Since: stored(p.Since),
 		Reason: reasonOf(mesh.Fault(p.Place.Fault), in), Advice: advice(in, p.Place.Fault.Code),
 	}
 }
@@ -208,7 +206,7 @@ func networkText(n sql.Null[mesh.NetworkID]) string {
 const maxDetail = 120
 
 func newEventLine(e events.Event, in msg.Language) eventLine {
-	line := eventLine{At: clock(e.At), Level: eventLevels[e.Kind], Text: eventText(in, e.Kind), Name: secrets.Printable(e.Name)}
+	line := eventLine{At: clock(e.At), Level: eventLevels[e.Kind], Text: eventText(in, e.Kind), Name: msg.Printable(e.Name)}
 	var parts []string
 	if e.Name == "" && e.ServiceID != "" {
 		parts = append(parts, e.ServiceID)

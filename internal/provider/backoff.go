@@ -14,9 +14,6 @@ type Backoff struct {
 	Retries int
 }
 
-// MaxRetryAfter is the longest pause that a provider can ask for.
-const MaxRetryAfter = time.Hour
-
 // maxDelay limits the doubling. A longer First stays unchanged.
 const maxDelay = 300 * time.Second
 
@@ -24,7 +21,7 @@ const maxDelay = 300 * time.Second
 // that doubles each time. Jitter prevents that many hosts retry at the same moment.
 func (b Backoff) Delay(failed int, err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok && e.RetryAfter > 0 {
-		return min(e.RetryAfter, MaxRetryAfter)
+		return min(e.RetryAfter, daemon.MaxRetryAfter)
 	}
 	return daemon.Backoff{First: b.First, Longest: maxDelay}.Jittered(failed)
 }

@@ -12,12 +12,12 @@ import (
 	"net/url"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 	"unicode"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
@@ -328,7 +328,7 @@ func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) *Error {
 		e.Detail = msg.Textf("%s (request %s)", e.Detail, id)
 	}
 	if e.Kind == Throttled || e.Kind == Temporary {
-		e.RetryAfter = RetryAfter(ans.header.Get("Retry-After"), a.now())
+		e.RetryAfter = daemon.RetryAfter(ans.header.Get("Retry-After"), a.now())
 	}
 	e.Unmade = v.code+v.message != "" && e.Kind != Temporary
 	if skew, ok := a.skew(ans); ok && !a.timeless && (e.Kind == BadCredentials || e.Kind == ClockSkew) {
@@ -377,17 +377,6 @@ func statusKind(status int) Kind {
 		return Temporary
 	}
 	return Invalid
-}
-
-// RetryAfter parses the header Retry-After: seconds or a date (RFC 9110, section 10.2.3).
-func RetryAfter(text string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if date, err := http.ParseTime(text); err == nil {
-		return max(0, date.Sub(now))
-	}
-	return 0
 }
 
 // errNotTheirs is the error of an answer that parses and lacks a member that the vendor always sends.

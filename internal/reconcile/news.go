@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"meshddns/internal/daemon"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
-	"meshddns/internal/secrets"
 )
 
 // news logs changes only: a record was changed, a zone is down, a name has a fault, and either is
@@ -104,7 +104,7 @@ func (n *news) zoneSearched(z Zone, err error) {
 		f = Describe(err, z.Account)
 	}
 	before, isNew := n.note("search "+strings.Join([]string{z.Account.Provider, z.Account.Endpoint, z.name()}, " "), reason(f))
-	about := []any{"zone", secrets.Printable(z.name()), "provider", z.Account.Provider}
+	about := []any{"zone", msg.Printable(z.name()), "provider", z.Account.Provider}
 	switch {
 	case !isNew:
 	case err == nil:
@@ -164,7 +164,7 @@ func (n *news) count(c *crowd) {
 	for _, kind := range slices.Sorted(maps.Keys(c.more)) {
 		names, first := c.more[kind].names, c.more[kind].first
 		n.log.Log(context.Background(), first.level(), "records", "names", names, "first", first.Sibling.Of(first.Name), "provider", first.Provider,
-			"zone", secrets.Printable(first.Zone), "action", first.Action, "code", first.Fault.Code, "detail", first.Fault.Detail, "key", first.Fault.Key)
+			"zone", msg.Printable(first.Zone), "action", first.Action, "code", first.Fault.Code, "detail", first.Fault.Detail, "key", first.Fault.Key)
 	}
 	clear(c.more)
 }

@@ -51,6 +51,12 @@ type Place struct {
 	Attempts  int
 }
 
+// StoredPlace is a stored place, with the times that are shown of it.
+type StoredPlace struct {
+	Place     Place
+	At, Since string // of the last write of the row, and of the last change of its state
+}
+
 // Doubt is the values that may stand at a place, now or later, because writes had no clear
 // outcome. The zero Doubt means none.
 type Doubt struct {

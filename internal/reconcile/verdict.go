@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
@@ -71,7 +72,7 @@ func (v verdict) fail(o *Outcome) (back Due) {
 	case i.step == Again:
 		wait := v.retry.Delay(o.Attempts, nil)
 		if i.wait > 0 {
-			wait = min(i.wait, provider.MaxRetryAfter)
+			wait = min(i.wait, daemon.MaxRetryAfter)
 		}
 		back = Due{At: v.now.Add(wait), Lane: v.lane.key}
 	case o.Action == "":

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"meshddns/internal/daemon"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
-	"meshddns/internal/secrets"
 )
 
 // ZoneState is the state of a zone of an account at its last use.
@@ -161,7 +161,7 @@ func (e *Engine) noteZone(ctx context.Context, r Record) {
 func (e *Engine) WriteMetrics(page *daemon.Page) {
 	page.Family("meshddns_zone_down_since_timestamp_seconds", "gauge", "First failure of each zone that is down.")
 	for _, z := range e.DownZones() {
-		page.Time(z.Since, daemon.Label{Name: "provider", Value: z.Provider}, daemon.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
+		page.Time(z.Since, daemon.Label{Name: "provider", Value: z.Provider}, daemon.Label{Name: "zone", Value: msg.Printable(z.Zone)},
 			daemon.Label{Name: "code", Value: z.Fault.Code})
 	}
 	e.budget.writeMetrics(page, e.config.Now())

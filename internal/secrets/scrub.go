@@ -2,8 +2,8 @@ package secrets
 
 import (
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"meshddns/internal/msg"
 )
 
 // Scrubbed replaces a secret in a text that another program wrote.
@@ -49,7 +49,7 @@ func withoutSignatures(text string) string {
 // characters that cannot be printed.
 func ScrubLine(text string, limit int, secrets ...string) string {
 	text = withoutSignatures(Scrub(head(text, limit, secrets), secrets...))
-	line := Scrub(Printable(text), secrets...) // again: Printable may have joined its parts
+	line := Scrub(msg.Printable(text), secrets...) // again: Printable may have joined its parts
 	if len(line) > limit {
 		line = strings.ToValidUTF8(line[:limit], "") + "..."
 	}
@@ -86,19 +86,4 @@ func without(parts []span, text string, end int) string {
 	}
 	out.WriteString(text[at:max(at, end)])
 	return out.String()
-}
-
-// Printable returns a text as one line. It turns white space into single spaces, and characters that
-// cannot be printed into question marks: controls, terminal escapes, marks that change the direction of
-// writing, and octets that are not UTF-8.
-func Printable(text string) string {
-	return strings.Join(strings.FieldsFunc(strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case r == utf8.RuneError || !unicode.IsPrint(r):
-			return '?'
-		}
-		return r
-	}, text), func(r rune) bool { return r == ' ' }), " ")
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"meshddns/internal/msg"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -134,21 +136,6 @@ func TestHideAmbiguous(t *testing.T) {
 	}
 }
 
-func TestPrintable(t *testing.T) {
-	for text, want := range map[string]string{
-		"one\r\n two\t\u0085\u2028\u00a0 three ":                 "one two three",
-		"\x1b[31mred\x1b[0m \x00\x07\x7f":                        "?[31mred?[0m ???",
-		"a\u009bb \u202eevil\u202c \u2066x\u2069 \u200f\ufeff":   "a?b ?evil? ?x? ??",
-		"\xff\xfe \xe4\xb8 x":                                    "?? ?? x",
-		"\u57df\u540d\u4e0d\u5b58\u5728\uff0c\u8bf7\u68c0\u67e5": "\u57df\u540d\u4e0d\u5b58\u5728\uff0c\u8bf7\u68c0\u67e5",
-		"caf\u00e9 \U0001f511":                                   "caf\u00e9 \U0001f511",
-	} {
-		if got := Printable(text); got != want {
-			t.Errorf("%q became %q, want %q", text, got, want)
-		}
-	}
-}
-
 // TestLineIsBounded: a line has at most limit octets, also at a secret, and is made in time.
 func TestLineIsBounded(t *testing.T) {
 	const secret = "s3cr3t of a key"
@@ -206,10 +193,10 @@ func FuzzLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, secret string) {
 		got := ScrubLine(text, MaxPart, secret)
-		if !utf8.ValidString(got) || len(got) > MaxPart+3 || Printable(got) != got {
+		if !utf8.ValidString(got) || len(got) > MaxPart+3 || msg.Printable(got) != got {
 			t.Errorf("%q", got)
 		}
-		if len(secret) >= Shortest && Printable(secret) == secret && !strings.Contains(Scrubbed, secret) && strings.Contains(Scrub(text, secret), secret) {
+		if len(secret) >= Shortest && msg.Printable(secret) == secret && !strings.Contains(Scrubbed, secret) && strings.Contains(Scrub(text, secret), secret) {
 			t.Errorf("the secret is in %q", Scrub(text, secret))
 		}
 	})
