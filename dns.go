@@ -332,7 +332,7 @@ func (o *operations) accountWarnings(a reconcile.Account) []msg.Phrase {
 		return unknown
 	}
 	if _, err := o.clients.open(a); err != nil {
-		return []msg.Phrase{{ID: msg.WarnAccount, Args: []any{answers.Fault(reconcile.Describe(err, a))}}}
+		return []msg.Phrase{{ID: msg.WarnAccount, Args: []any{reconcile.Describe(err, a)}}}
 	}
 	return append(answers.WarnBlanks("access_key_id", a.AccessKeyID), answers.WarnBlanks("access_key_secret", string(a.Secret))...)
 }

@@ -232,8 +232,7 @@ func (s *server) synchronise(r *http.Request) (web.Reply, error) {
 	}
 	if result.Bad > 0 {
 		first := result.FirstBad()
-		fault := answers.Fault(first.Fault)
-		return web.Reply{}, web.Fail(msg.SyncFailed, result.Bad, result.Names, first.Sibling.Of(first.Name), fault)
+		return web.Reply{}, web.Fail(msg.SyncFailed, result.Bad, result.Names, first.Sibling.Of(first.Name), first.Fault)
 	}
 	return web.Reply{Message: msg.SyncDone, Data: answers.Report(result, time.Time{}, web.Language(r))}, nil
 }
@@ -428,7 +427,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 func (s *server) page(r *http.Request, f usageFilter, limit int) (page answers.ListPage) {
 	defer daemon.Catch(&page.Err)
 	language := web.Language(r)
-	return s.ops.store.Listing(r.Context(), f, limit, func(f mesh.Fault) string { return answers.FaultText(reconcile.Fault(f), language) })
+	return s.ops.store.Listing(r.Context(), f, limit, func(f mesh.Fault) string { return f.In(language) })
 }
 
 // choices joins the words that a client may choose from.

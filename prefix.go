@@ -157,7 +157,7 @@ func (o *operations) formatWarnings(ctx context.Context, u mesh.Usage, given []s
 	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.Network.V.String()) // the usage is stored, whether they are read or not
 	for i := range states {
 		if f := &states[i]; f.Fault.Code == string(provider.NameNotAllowed) {
-			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, answers.Fault(f.Fault)}})
+			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, f.Fault}})
 		}
 	}
 	return all

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"strconv"
-	"strings"
 	"time"
 
 	"meshddns/internal/msg"
@@ -14,46 +13,6 @@ import (
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
-
-// Fault is a fault that is part of a text.
-type Fault reconcile.Fault
-
-// In returns the fault in a language.
-func (f Fault) In(language msg.Language) string { return FaultText(reconcile.Fault(f), language) }
-
-// FaultText returns, in a language, the reason of a fault of a record and the key with which it
-// happened.
-func FaultText(f reconcile.Fault, language msg.Language) string {
-	if f.Code == "" {
-		return ""
-	}
-	text := msg.ID(f.Code).In(language)
-	if f.Detail != "" {
-		text += joint(language) + f.Detail.In(language)
-	}
-	return text + keyText(f.Key, language)
-}
-
-// joint separates a text from its details.
-func joint(language msg.Language) string {
-	if language == msg.Chinese {
-		return "："
-	}
-	return ": "
-}
-
-// keyText names the owner of a key.
-func keyText(key string, language msg.Language) string {
-	switch service, ok := strings.CutPrefix(key, reconcile.UsedByService); {
-	case ok:
-		return msg.KeyOfService.In(language, service)
-	case key == reconcile.UsedByConfiguration:
-		return msg.KeyOfConfiguration.In(language)
-	case key == reconcile.UsedByNothing:
-		return msg.KeyOfNothing.In(language)
-	}
-	return ""
-}
 
 // TestItem is the result of one step of a connection test.
 type TestItem struct {
@@ -97,7 +56,7 @@ func Test(items []TestItem, language msg.Language) any {
 		}
 		answer = append(answer, testItem{
 			Name: item.Name, OK: item.OK, Skipped: item.Skipped, Code: shown.Code,
-			Message: FaultText(shown, language), DurationMS: item.Duration.Milliseconds(),
+			Message: shown.In(language), DurationMS: item.Duration.Milliseconds(),
 		})
 	}
 	return answer
@@ -138,7 +97,7 @@ func Report(r reconcile.Report, next time.Time, language msg.Language) any {
 		answer.Records = append(answer.Records, record{
 			Name: msg.Printable(o.Sibling.Of(o.Name)), Provider: o.Provider, Zone: msg.Printable(o.Zone), NetworkID: json.Number(o.Network),
 			Action: o.Action, Value: msg.Printable(o.Sibling.Shown(o.Value)),
-			Error: FaultText(o.Fault, language), Attempts: o.Attempts, DurationMS: o.Duration.Milliseconds(),
+			Error: o.Fault.In(language), Attempts: o.Attempts, DurationMS: o.Duration.Milliseconds(),
 		})
 	}
 	return answer
@@ -165,7 +124,7 @@ func NewLeftover(p reconcile.Place, since string, next time.Time, language msg.L
 	return Leftover{
 		ID: strconv.FormatInt(p.ID, 10), Name: msg.Printable(p.Sibling.Of(p.Name)), Zone: msg.Printable(p.Zone), Provider: p.Account.Provider,
 		Endpoint: p.Account.Endpoint, AccessKeyID: p.Account.AccessKeyID, Value: msg.Printable(p.Sibling.Shown(cmp.Or(p.Standing, p.Doubt.Value))),
-		Error: FaultText(p.Fault, language), Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
+		Error: p.Fault.In(language), Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
 	}
 }
 
@@ -184,7 +143,7 @@ func NewZone(z reconcile.ZoneState, known bool, language msg.Language) Zone {
 	case z.Fault.Code == "":
 		return Zone{State: "ok", Since: sqlite.Shown(z.Since)}
 	}
-	return Zone{State: "down", Since: sqlite.Shown(z.Since), Error: FaultText(z.Fault, language)}
+	return Zone{State: "down", Since: sqlite.Shown(z.Since), Error: z.Fault.In(language)}
 }
 
 func milliseconds(t time.Time) time.Time {

@@ -12,28 +12,6 @@ import (
 	"meshddns/internal/reconcile"
 )
 
-func TestFaultText(t *testing.T) {
-	const code = string(provider.BadCredentials)
-	for _, test := range []struct {
-		fault reconcile.Fault
-		want  string
-	}{
-		{reconcile.Fault{Detail: "x", Key: reconcile.UsedByConfiguration}, ""},
-		{reconcile.Fault{Code: code}, msg.ID(code).In(msg.English)},
-		{reconcile.Fault{Code: code, Detail: "HTTP 403"}, msg.ID(code).In(msg.English) + ": HTTP 403"},
-		{reconcile.Fault{Code: code, Key: reconcile.UsedByConfiguration}, msg.ID(code).In(msg.English) + msg.KeyOfConfiguration.In(msg.English)},
-		{reconcile.Fault{Code: code, Key: reconcile.UsedByService + "svc"}, msg.ID(code).In(msg.English) + msg.KeyOfService.In(msg.English, "svc")},
-		{reconcile.Fault{Code: code, Key: reconcile.UsedByNothing}, msg.ID(code).In(msg.English) + msg.KeyOfNothing.In(msg.English)},
-	} {
-		if got := FaultText(test.fault, msg.English); got != test.want || Fault(test.fault).In(msg.English) != test.want {
-			t.Errorf("%+v is %q, want %q", test.fault, got, test.want)
-		}
-	}
-	if got := FaultText(reconcile.Fault{Code: code, Detail: "HTTP 403"}, msg.Chinese); got != msg.ID(code).In(msg.Chinese)+"：HTTP 403" {
-		t.Errorf("in Chinese it is %q", got)
-	}
-}
-
 // shown returns an answer in JSON.
 func shown(t *testing.T, answer any) string {
 	t.Helper()
@@ -115,7 +93,7 @@ func TestZoneAndLeftover(t *testing.T) {
 	}{
 		{reconcile.ZoneState{Since: since, Fault: down}, false, Zone{State: "unknown"}},
 		{reconcile.ZoneState{Since: since}, true, Zone{State: "ok", Since: "2026-01-02T03:04:05.000Z"}},
-		{reconcile.ZoneState{Since: since, Fault: down}, true, Zone{"down", "2026-01-02T03:04:05.000Z", FaultText(down, msg.English)}},
+		{reconcile.ZoneState{Since: since, Fault: down}, true, Zone{"down", "2026-01-02T03:04:05.000Z", down.In(msg.English)}},
 	} {
 		if got := NewZone(test.zone, test.known, msg.English); got != test.want {
 			t.Errorf("%+v, want %+v", got, test.want)
@@ -124,7 +102,7 @@ func TestZoneAndLeftover(t *testing.T) {
 	place := reconcile.Place{ID: 7, Name: "a\x00", Standing: "v\x1b", Fault: down, Attempts: 3, Account: reconcile.Account{Provider: "alidns", AccessKeyID: "id", Secret: "sesame-sesame"}}
 	got := NewLeftover(place, "since", since, msg.English)
 	want := Leftover{
-		ID: "7", Name: "a?", Provider: "alidns", AccessKeyID: "id", Value: "v?", Error: FaultText(down, msg.English), Attempts: 3, Since: "since", NextAt: since,
+		ID: "7", Name: "a?", Provider: "alidns", AccessKeyID: "id", Value: "v?", Error: down.In(msg.English), Attempts: 3, Since: "since", NextAt: since,
 	}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)

@@ -6,7 +6,6 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
 
@@ -40,13 +39,13 @@ type EventDetail struct {
 // NewEvent makes an Event with its texts in a language. Names and zones come from the provider, and
 // may be no valid text.
 func NewEvent(e events.Event, language msg.Language) Event {
-	fault := reconcile.Fault(e.Detail.Fault)
+	fault := e.Detail.Fault
 	return Event{
 		Seq: e.Seq, At: sqlite.Shown(e.At), Kind: e.Kind, Name: msg.Printable(e.Name), UsageID: e.UsageID, ServiceID: e.ServiceID,
 		NetworkID: sqlite.Pointer(e.Network), By: e.By,
 		Detail: EventDetail{
 			Before: e.Detail.Before, After: e.Detail.After, Record: e.Detail.Record, Zone: msg.Printable(e.Detail.Zone), Provider: e.Detail.Provider,
-			Code: fault.Code, Error: FaultText(fault, language), Count: e.Detail.Count, MissingFrom: e.Detail.From, MissingTo: e.Detail.To,
+			Code: fault.Code, Error: fault.In(language), Count: e.Detail.Count, MissingFrom: e.Detail.From, MissingTo: e.Detail.To,
 		},
 	}
 }

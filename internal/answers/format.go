@@ -29,7 +29,7 @@ func Formats(all []reconcile.FormatState, language msg.Language) []PublishedForm
 	for _, f := range all {
 		p := PublishedFormat{
 			Format: f.Format, Name: f.Name, Type: string(f.Type), Values: append([]string{}, f.Values...), State: string(f.State),
-			LeftOut: []leftOut{}, Error: FaultText(f.Fault, language),
+			LeftOut: []leftOut{}, Error: f.Fault.In(language),
 		}
 		for _, l := range f.LeftOut {
 			p.LeftOut = append(p.LeftOut, leftOut{l.Endpoint.Text, l.Endpoint.Slot, l.Reason.In(language)})

@@ -7,7 +7,6 @@ import (
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
 
@@ -83,7 +82,7 @@ func NewUsage(u mesh.Usage, publish ListedPublish, language msg.Language) Usage 
 
 // NewPublish returns the state of publishing in the form of the list.
 func NewPublish(p mesh.Publishing, language msg.Language) ListedPublish {
-	return ListedPublish{State: p.State, Value: p.Value, Error: FaultText(reconcile.Fault(p.Fault), language), Attempts: p.Attempts, At: p.At}
+	return ListedPublish{State: p.State, Value: p.Value, Error: p.Fault.In(language), Attempts: p.Attempts, At: p.At}
 }
 
 // ListedProvider is the service of a usage.

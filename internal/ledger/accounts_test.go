@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
 )
 
@@ -118,13 +119,13 @@ func TestWhoseKey(t *testing.T) {
 		}
 		return append(all, string(state.Heirs[old].Secret))
 	}
-	want(t, "a service's", keys(), []string{reconcile.UsedByNothing, reconcile.UsedByService + "s.example.com", "used"})
+	want(t, "a service's", keys(), []string{mesh.UsedByNothing, mesh.UsedByService + "s.example.com", "used"})
 	b.configure("auto", used)
-	want(t, "the configuration's too", keys(), []string{reconcile.UsedByNothing, reconcile.UsedByConfiguration, "used"})
+	want(t, "the configuration's too", keys(), []string{mesh.UsedByNothing, mesh.UsedByConfiguration, "used"})
 	b.exec(`DELETE FROM configuration; DELETE FROM services`)
-	want(t, "nothing's", keys(), []string{reconcile.UsedByNothing, reconcile.UsedByNothing, "newest"})
+	want(t, "nothing's", keys(), []string{mesh.UsedByNothing, mesh.UsedByNothing, "newest"})
 	b.exec(`DELETE FROM accounts WHERE id = ?`, newest)
-	want(t, "nothing's, without the newest", keys(), []string{reconcile.UsedByNothing, reconcile.UsedByNothing, "used"})
+	want(t, "nothing's, without the newest", keys(), []string{mesh.UsedByNothing, mesh.UsedByNothing, "used"})
 }
 
 // TestOwners takes an owner while nothing is marked, and adopts others.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestPlacesAreStored(t *testing.T) {
 	b := newBook(t)
 	account := reconcile.Account{
-		ID: b.account("token", "one"), Provider: "cloudflare", AccessKeyID: "token", Secret: "one", UsedBy: reconcile.UsedByNothing,
+		ID: b.account("token", "one"), Provider: "cloudflare", AccessKeyID: "token", Secret: "one", UsedBy: mesh.UsedByNothing,
 	}
 	for i, doubt := range []reconcile.Doubt{{}, {Value: value(2)}, {More: true}, {Value: value(2), More: true}} {
 		name := fmt.Sprint("x", i)

@@ -232,11 +232,11 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 	switch {
 	case a.Provider == builtinProvider:
 	case configured:
-		a.UsedBy = reconcile.UsedByConfiguration
+		a.UsedBy = mesh.UsedByConfiguration
 	case service.Valid:
-		a.UsedBy = reconcile.UsedByService + service.V
+		a.UsedBy = mesh.UsedByService + service.V
 	default:
-		a.UsedBy = reconcile.UsedByNothing
+		a.UsedBy = mesh.UsedByNothing
 	}
 	return a, err
 }
@@ -246,7 +246,7 @@ const builtinProvider = "builtin"
 // heir finds the heir of an account without a user: an account in use with another secret
 // for the same key id, else the newest such account.
 func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
-	if _, known := l.heirs[a.ID]; known || a.UsedBy != reconcile.UsedByNothing {
+	if _, known := l.heirs[a.ID]; known || a.UsedBy != mesh.UsedByNothing {
 		return nil
 	}
 	l.heirs[a.ID] = reconcile.Account{}
@@ -397,7 +397,7 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 	shared, err := l.account(ctx, account.V)
 	used := *shared
 	if own && used.UsedBy != "" {
-		used.UsedBy = reconcile.UsedByService + id
+		used.UsedBy = mesh.UsedByService + id
 	}
 	u.Account = &used
 	return &u, err

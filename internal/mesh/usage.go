@@ -49,14 +49,6 @@ type Publishing struct {
 	At       string // time of the last outcome
 }
 
-// Fault is the reason of a failure: a code with a text in each language, details, and the key with
-// which it happened.
-type Fault struct {
-	Code   string
-	Detail msg.Text
-	Key    string
-}
-
 // Key identifies a usage by its service, its network and its prefix in any letter case.
 func (u Usage) Key() string {
 	return u.ServiceID + " " + u.Network.V.String() + " " + dns.Fold(u.Prefix)

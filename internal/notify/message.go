@@ -9,7 +9,6 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/events"
 	"meshddns/internal/msg"
-	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 )
 
@@ -91,7 +90,7 @@ func line(e events.Event, language msg.Language) string {
 		words = append(words, msg.MessageNetwork.In(language, e.Network.V.String()))
 	}
 	text := strings.Join(words, " ")
-	for _, detail := range []string{change(e.Detail), count(e.Detail, language), answers.FaultText(reconcile.Fault(e.Detail.Fault), language)} {
+	for _, detail := range []string{change(e.Detail), count(e.Detail, language), e.Detail.Fault.In(language)} {
 		if detail != "" {
 			text += separators[language] + detail
 		}

@@ -18,11 +18,9 @@ import (
 	"time"
 	"unicode"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/reconcile"
 	"meshddns/internal/resource"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
@@ -209,7 +207,7 @@ type shownTarget struct {
 func shown(t Target, warnings []string, language msg.Language) any {
 	s := shownTarget{
 		Target: t, SentSeq: t.sent, State: t.state, Since: t.since,
-		Error: answers.FaultText(reconcile.Fault(t.fault), language), Warnings: warnings,
+		Error: t.fault.In(language), Warnings: warnings,
 	}
 	if !t.next.IsZero() {
 		s.NextAt = sqlite.Shown(t.next)

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -153,7 +152,7 @@ func short(text string, limit int) string {
 const maxReason = 240
 
 func reasonOf(f mesh.Fault, in msg.Language) string {
-	return short(answers.FaultText(reconcile.Fault(f), in), maxReason)
+	return short(f.In(in), maxReason)
 }
 
 func newZoneLine(z reconcile.ZoneState, known bool, in msg.Language) zoneLine {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
@@ -40,6 +41,9 @@ type Fault struct {
 	Detail msg.Text `json:"detail,omitempty"`
 	Key    string   `json:"key,omitempty"` // of a provider's failure: Account.UsedBy of the account that met it
 }
+
+// In returns the fault in a language.
+func (f Fault) In(language msg.Language) string { return mesh.Fault(f).In(language) }
 
 // Describe turns a failure that an account has met into a fault. It removes the account's
 // secret and unprintable octets from the provider's text, because every failure passes

@@ -47,13 +47,6 @@ func ConfiguredAccount(c mesh.Configuration) Account {
 	return NewAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
-// Values of Account.UsedBy.
-const (
-	UsedByConfiguration = "configuration"
-	UsedByService       = "service " // followed by the service's id
-	UsedByNothing       = "nothing"  // only a place still needs the key
-)
-
 // address is the provider and its endpoint, in the spelling that is stored.
 func (a Account) address() [2]string { return [2]string{a.Provider, a.Endpoint} }
 

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/answers"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
@@ -183,7 +182,7 @@ func (suite publishing) TestWrongSecret(t *testing.T) {
 	english, chinese := ` (key of service "`+service+`")`, `（服务 "`+service+`" 的密钥）`
 	check := func(where string, f reconcile.Fault, english, chinese string) {
 		t.Helper()
-		if e, c := answers.FaultText(f, msg.English), answers.FaultText(f, msg.Chinese); !strings.HasSuffix(e, english) || !strings.HasSuffix(c, chinese) {
+		if e, c := f.In(msg.English), f.In(msg.Chinese); !strings.HasSuffix(e, english) || !strings.HasSuffix(c, chinese) {
 			t.Errorf("%s: %q and %q, want %q and %q", where, e, c, english, chinese)
 		}
 	}
