@@ -24,8 +24,6 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
-	"meshddns/internal/secrets"
-	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
 )
 
@@ -189,7 +187,7 @@ type operations struct {
 
 // unmasked returns a configuration with the stored secret in place of the mask.
 func (o *operations) unmasked(ctx context.Context, c mesh.Configuration) (mesh.Configuration, error) {
-	if c.Secret != secrets.Mask {
+	if !c.Masked() {
 		return c, nil
 	}
 	stored, err := o.store.Configuration(ctx)
@@ -208,7 +206,7 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	if err := o.store.PutConfiguration(ctx, c, c.Secret == secrets.Mask); err != nil {
+	if err := o.store.PutConfiguration(ctx, c, c.Masked()); err != nil {
 		return nil, err
 	}
 	stored, err := o.store.Configuration(ctx)
@@ -270,7 +268,7 @@ func (o *operations) registerService(ctx context.Context, v mesh.Service, member
 	if err := v.Check(); err != nil {
 		return mesh.Service{}, nil, err
 	}
-	if _, _, err := secrets.RestoreMembers(string(v.Config), "{}"); err != nil {
+	if err := v.CheckNew(); err != nil {
 		return mesh.Service{}, nil, err
 	}
 	if err := o.store.CreateService(ctx, v); err != nil {
@@ -296,7 +294,7 @@ func (o *operations) stored(ctx context.Context, saved mesh.Service, members []s
 	v, err := o.store.Service(ctx, saved.ID)
 	if errors.Is(err, errNoService) {
 		v, err = saved, nil
-		v.CreatedAt = sqlite.Shown(o.store.now())
+		v.CreatedAt = o.store.stamp()
 		v.UpdatedAt = v.CreatedAt
 	}
 	if err != nil {

@@ -424,8 +424,8 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 }
 
 // page reads at most limit usages that the filter selects.
-func (s *server) page(r *http.Request, f usageFilter, limit int) (page answers.ListPage) {
-	defer daemon.Catch(&page.Err)
+func (s *server) page(r *http.Request, f usageFilter, limit int) (listed answers.ListPage) {
+	defer daemon.Catch(&listed.Err)
 	language := web.Language(r)
 	return s.ops.store.Listing(r.Context(), f, limit, func(f mesh.Fault) string { return f.In(language) })
 }

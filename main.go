@@ -146,7 +146,8 @@ func run(ctx context.Context, p process) (err error) {
 		return err
 	}
 	defer manager.Close()
-	for _, origin := range c.TakeSockets(manager.Sockets) {
+	taken := manager.Sockets
+	for _, origin := range c.TakeSockets(taken.HTTP, taken.Node, taken.DNSTCP, taken.DNSUDP) {
 		log.Warn("a setting has no effect beside the service manager's sockets", "setting", origin)
 	}
 	if err := runWith(ctx, c, manager, p.hangUps, log, lines); err != nil {
@@ -223,7 +224,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 		return nil, err
 	}
 	p.secondaries = newNotifier(p.store, p.dns, log)
-	p.checks = check.New(&check.Table{DB: db, Ledger: p.store.ledger, Events: p.store.events, Now: p.store.now}, &check.Control{Addresses: c.Controls}, p.addresses.Last, log)
+	p.checks = check.New(&check.Table{DB: db, Ledger: p.store.ledger, Events: p.store.events, Now: p.store.now}, &check.Control{Addresses: c.Controls, Gateways: hostaddr.Gateways}, p.addresses.Last, log)
 	if p.leases, err = newLeases(ctx, p.store, p.checks.Reachable, log); err != nil {
 		return nil, err
 	}

@@ -15,10 +15,8 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
-	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/resource"
 	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
@@ -156,7 +154,7 @@ func (o *operations) formatWarnings(ctx context.Context, u mesh.Usage, given []s
 	}
 	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.Network.V.String()) // the usage is stored, whether they are read or not
 	for i := range states {
-		if f := &states[i]; f.Fault.Code == string(provider.NameNotAllowed) {
+		if f := &states[i]; f.Fault.Code == string(msg.NameNotAllowed) {
 			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, f.Fault}})
 		}
 	}
@@ -246,7 +244,7 @@ func (o *operations) provision(ctx context.Context, document *provision.Document
 		if applied, err = document.Apply(ctx, a); err != nil || len(applied.Changes) == 0 {
 			return err
 		}
-		return o.store.events.Add(ctx, tx, events.Event{Kind: events.ProvisionApplied, Detail: events.Detail{Count: len(applied.Changes)}})
+		return o.store.events.Add(ctx, tx, events.Counted(events.ProvisionApplied, len(applied.Changes)))
 	})
 	if err != nil {
 		return applied, err
@@ -261,15 +259,15 @@ func (o *operations) provision(ctx context.Context, document *provision.Document
 // tellRefused stores the event of mistakes for which a provision file, or entries of it, are not
 // applied.
 func (o *operations) tellRefused(ctx context.Context, mistakes []string) error {
-	e := events.Event{Kind: events.ProvisionRefused, Detail: events.Detail{Count: len(mistakes)}}
+	e := events.Counted(events.ProvisionRefused, len(mistakes))
 	e.Detail.Fault = mesh.Fault{Code: string(msg.NotProvisioned), Detail: msg.Say(mistakes[0])}
 	return o.store.events.Note(events.By(ctx, events.ByProvision), e)
 }
 
 // forms checks the entries of provision files.
 var forms = provision.Forms{
-	provision.Notifications: func(body []byte) error { _, err := resource.Parse[notify.Target](body); return err },
-	provision.Secondaries:   func(body []byte) error { _, err := resource.Parse[secondary.Secondary](body); return err },
+	provision.Notifications: notify.Check,
+	provision.Secondaries:   secondary.Check,
 }
 
 // provisioning implements provision.Operations.

@@ -112,13 +112,22 @@ func newStore(ctx context.Context, db *sqlite.Database, owner, catalog string, a
 	s.ledger = ledger.New(ledger.Config{Reader: db.Reader, Tx: db.Tx, Zones: s.zones, Events: s.events, Addresses: addresses, Now: now}, owner)
 	newest, err := s.events.Newest(ctx)
 	s.replays = answers.NewReplays(now, func() time.Duration { return now().Sub(began) }, newest)
-	for _, committed := range []func(sqlite.Notice){s.events.Committed, s.targets.Committed, s.secondaries.Committed} {
+	for _, committed := range []func(sqlite.Notice){s.events.Committed, s.targets.Committed, s.secondaries.Committed, s.tellMoved} {
 		db.Subscribe(committed)
 	}
 	if err := errors.Join(err, s.noticeRestore(ctx), s.secondaries.Refresh(ctx)); err != nil {
 		return nil, fmt.Errorf("read the database: %w", err)
 	}
 	return s, nil
+}
+
+// tellMoved tells the secondaries of the zones that a commit has moved.
+func (s *store) tellMoved(n sqlite.Notice) {
+	for _, what := range n {
+		if moved, ok := what.(builtin.Moved); ok {
+			s.secondaries.Moved(moved.Zone, moved.Serial)
+		}
+	}
 }
 
 // newUUID returns an id that sorts after earlier ids, so that inserts go to the end of an index.
@@ -139,6 +148,9 @@ func (s *store) noticeRestore(ctx context.Context) error {
 	}
 	return err
 }
+
+// stamp returns the time as rows have it.
+func (s *store) stamp() string { return sqlite.Shown(s.now()) }
 
 // Close closes the database.
 func (s *store) Close() error { return s.db.Close() }
@@ -183,7 +195,7 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 		if err := zones.Begin(ctx, tx, stored.Zone, dns.Parse(c.Domain)); err != nil {
 			return err
 		}
-		c.AccountID, c.UpdatedAt = account, sqlite.Shown(s.now())
+		c.AccountID, c.UpdatedAt = account, s.stamp()
 		if err := ledger.SaveConfiguration(ctx, tx, c); err != nil {
 			return err
 		}
@@ -326,7 +338,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 	if err := zones.Begin(ctx, tx, before.Zone, dns.Parse(config.Domain)); err != nil {
 		return err
 	}
-	if err := ledger.SaveService(ctx, tx, v, config, account, sqlite.Shown(s.now())); err != nil {
+	if err := ledger.SaveService(ctx, tx, v, config, account, s.stamp()); err != nil {
 		return err
 	}
 	if before.ID == "" || !v.SameAs(before) {
@@ -429,7 +441,7 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 		if u.Name = dns.Fold(mesh.FullName(u.Prefix, zone.zone)); !dns.Fits(u.Name) {
 			return errNameTooLong
 		}
-		u.CreatedAt, u.Publish.State = sqlite.Shown(s.now()), string(zone.state())
+		u.CreatedAt, u.Publish.State = s.stamp(), string(zone.state())
 		if u.Seq, err = ledger.InsertUsage(ctx, tx, u, bindingID); err != nil {
 			return err
 		}
@@ -524,9 +536,9 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 
 // Listing reads the same usages as Usages, as a page of the list in JSON. say gives the text of a
 // fault. SQLite writes the JSON, because scanning a row costs more than writing it.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(mesh.Fault) string) (page answers.ListPage) {
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(mesh.Fault) string) (listed answers.ListPage) {
 	where, args := f.where(limit)
-	page.Err = s.db.Reader.QueryRowContext(ctx, `
+	listed.Err = s.db.Reader.QueryRowContext(ctx, `
 		WITH page (seq, id, service, mode, prefix, description, occupied, network, name, domain, attempts, state, value, code, detail, key_of, at) AS (
 		    SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, s.name, s.domain, `+ledger.PublishColumns+`
 		    FROM usages u
@@ -542,11 +554,11 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(
 		    'network_name', iif(substr(description, 1, `+describing+`) = '`+mesh.Describing+`', CAST(substr(CAST(description AS BLOB), `+describing+` + 1) AS TEXT), ''),
 		    'publish', json_object('state', state, 'value', value, 'error', iif(code = '', '', json_array(code, detail, key_of)), 'attempts', attempts, 'at', at)),
 		    char(10) || ','), '')
-		FROM page`, args...).Scan(&page.Size, &page.Last, &page.Entries)
-	page.Entries = answers.ListEntries(page.Entries, func(code, detail, key string) string {
+		FROM page`, args...).Scan(&listed.Size, &listed.Last, &listed.Entries)
+	listed.Entries = answers.ListEntries(listed.Entries, func(code, detail, key string) string {
 		return say(mesh.Fault{Code: code, Detail: msg.Text(detail), Key: key})
 	})
-	return page
+	return listed
 }
 
 var describing = strconv.Itoa(len(mesh.Describing)) // its length

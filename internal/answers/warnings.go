@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"meshddns/internal/dns"
-	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 )
@@ -96,7 +95,7 @@ func WarnAddresses(endpoints []string, last mesh.Addresses) (all []msg.Phrase) {
 		switch a := p.Of(last); {
 		case !p.Known(last):
 			all = append(all, msg.Phrase{ID: msg.WarnSource, Args: []any{p.Source, p.Text}})
-		case hostaddr.Hidden(a):
+		case mesh.Hidden(a):
 			all = append(all, msg.Phrase{ID: msg.WarnPrivate, Args: []any{p.Text, a.String()}})
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
-
-	"meshddns/internal/hostaddr"
 )
 
 // Control tells whether this host is cut off. With Addresses one of them has to accept a connection.
@@ -16,7 +14,7 @@ import (
 // answered since the start is no control, because some drop what they do not want.
 type Control struct {
 	Addresses []string            // host:port
-	gateways  func() []netip.Addr // nil: those of the kernel
+	Gateways  func() []netip.Addr // of this host
 
 	mu      sync.Mutex
 	answers map[netip.Addr]bool // gateways that have answered
@@ -29,11 +27,7 @@ func (c *Control) Reachable(ctx context.Context) (ok, known bool) {
 	if len(c.Addresses) > 0 {
 		return anyOf(c.Addresses, func(address string) bool { return connect(ctx, &net.Dialer{}, address) == nil }), true
 	}
-	gateways := c.gateways
-	if gateways == nil {
-		gateways = hostaddr.Gateways
-	}
-	all := gateways()
+	all := c.Gateways()
 	ok = anyOf(all, func(a netip.Addr) bool { return c.answered(ctx, a) })
 	c.mu.Lock()
 	defer c.mu.Unlock()

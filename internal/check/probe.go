@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 )
 
@@ -64,7 +63,7 @@ func (t target) dialer() *net.Dialer {
 	}
 	return &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
-		if err == nil && !hostaddr.Permits(t.ranges, to.Addr()) {
+		if err == nil && !mesh.Permits(t.ranges, to.Addr()) {
 			err = errors.New("the lease does not permit this address")
 		}
 		return err

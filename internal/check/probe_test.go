@@ -201,7 +201,7 @@ func TestTestable(t *testing.T) {
 // TestGateways: a gateway that refuses a connection has answered; one that never did is no control.
 func TestGateways(t *testing.T) {
 	route := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
-	control := Control{gateways: func() []netip.Addr { return route }}
+	control := Control{Gateways: func() []netip.Addr { return route }}
 	if ok, known := control.Reachable(t.Context()); !ok || !known {
 		t.Errorf("a gateway that refuses: %t, %t", ok, known)
 	}
@@ -209,7 +209,7 @@ func TestGateways(t *testing.T) {
 	if ok, known := control.Reachable(t.Context()); ok || !known {
 		t.Errorf("a route that is gone: %t, %t", ok, known)
 	}
-	if ok, known := (&Control{gateways: func() []netip.Addr { return nil }}).Reachable(t.Context()); ok || known {
+	if ok, known := (&Control{Gateways: func() []netip.Addr { return nil }}).Reachable(t.Context()); ok || known {
 		t.Errorf("without a control: %t, %t", ok, known)
 	}
 }

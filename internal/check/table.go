@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"meshddns/internal/events"
-	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -165,7 +164,7 @@ func (t *Table) ranges(ctx context.Context, usages []checked) (map[place][]netip
 		var texts sqlite.TextList
 		err = row.Scan(&p.usage, &p.slot, &texts)
 		for _, text := range texts {
-			if one, err := hostaddr.ParseRange(text); err == nil {
+			if one, err := mesh.ParseRange(text); err == nil {
 				all[p] = append(all[p], one)
 			}
 		}

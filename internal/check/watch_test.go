@@ -128,7 +128,7 @@ func TestCutOff(t *testing.T) {
 // TestOnlyNamedControl: a gateway that answers tells leases nothing about the line behind it.
 func TestOnlyNamedControl(t *testing.T) {
 	w := newWorld(t, every5)
-	w.control.gateways = func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} }
+	w.control.Gateways = func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} }
 	if ok, known := w.control.Reachable(t.Context()); !ok || !known {
 		t.Fatal("the gateway does not answer")
 	}

@@ -45,7 +45,7 @@ func newWorld(t *testing.T, check string, endpoints ...string) *world {
 	}, tables.Owner)
 	table := &Table{DB: w.db.Database, Events: log, Now: now, Ledger: book}
 	w.db.Usage(1, name, endpoints...)
-	control := &Control{gateways: func() []netip.Addr { return nil }}
+	control := &Control{Gateways: func() []netip.Addr { return nil }}
 	w.Watch = New(table, control, func() mesh.Addresses { return mesh.Addresses{} }, slog.New(slog.NewTextHandler(&w.said, nil)))
 	return w
 }

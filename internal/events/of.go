@@ -64,6 +64,9 @@ func shownService(v mesh.Service) json.RawMessage {
 	}{v.ServiceMembers, c}), "id", secretMember)
 }
 
+// Counted returns an event with a number.
+func Counted(kind Kind, n int) Event { return Event{Kind: kind, Detail: Detail{Count: n}} }
+
 // OfUsage returns an event of a usage.
 func OfUsage(kind Kind, u mesh.Usage) Event {
 	return Event{Kind: kind, Name: u.Name, Usage: u.Seq, UsageID: u.ID, ServiceID: u.ServiceID, Network: u.Network}

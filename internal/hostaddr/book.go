@@ -131,7 +131,7 @@ func (b *Book) All() (all []netip.Addr) {
 
 // Reachable reports whether one of the addresses of All is not private, loopback or link-local.
 func (b *Book) Reachable() bool {
-	return slices.ContainsFunc(b.All(), func(a netip.Addr) bool { return !Hidden(a) })
+	return slices.ContainsFunc(b.All(), func(a netip.Addr) bool { return !mesh.Hidden(a) })
 }
 
 // Ready returns a channel that is closed after the first lookup.

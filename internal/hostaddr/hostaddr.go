@@ -139,7 +139,7 @@ func (s Source) look(ctx context.Context) (finding, error) {
 	if f.addr.IsValid() {
 		f.verdict = verdictOf(f.addr)
 	}
-	if isPrivate(f.addr) {
+	if mesh.IsPrivate(f.addr) {
 		f.note = msg.Textf("%s is %s: it is published, and reached from its own network only", f.addr, kind(f.addr))
 	}
 	return f, nil

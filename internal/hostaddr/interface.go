@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 )
 
@@ -30,7 +31,7 @@ func autoAddr(f Family) (finding, error) {
 		return finding{note: msg.Textf("there is no default route for IPv%d", f)}, nil
 	}
 	addrs, err := interfaceAddrs(f, name)
-	if a := preferred(f, filtered(addrs, IsPublic)); err != nil || a.IsValid() {
+	if a := preferred(f, filtered(addrs, mesh.IsPublic)); err != nil || a.IsValid() {
 		return finding{addr: a}, err
 	}
 	if len(addrs) == 0 {
@@ -47,7 +48,7 @@ func interfaceAddr(f Family, name string) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	for _, eligible := range []func(netip.Addr) bool{IsPublic, netip.Addr.IsGlobalUnicast} {
+	for _, eligible := range []func(netip.Addr) bool{mesh.IsPublic, netip.Addr.IsGlobalUnicast} {
 		if a := preferred(f, filtered(addrs, eligible)); a.IsValid() {
 			return finding{addr: a}, nil
 		}

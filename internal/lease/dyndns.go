@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"meshddns/internal/hostaddr"
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/web"
 )
@@ -138,7 +138,7 @@ func (s *Nodes) wanted(r *http.Request, l Lease, query url.Values) (endpoints []
 	}
 	if len(a.addresses) == 0 && a.keep == (Keep{}) {
 		client := clientOf(r)
-		if !hostaddr.IsPublic(client) {
+		if !mesh.IsPublic(client) {
 			return nil, a, web.Fail(msg.LeaseNoAddress, client.String())
 		}
 		a.addresses = []netip.Addr{client}
@@ -160,7 +160,7 @@ type asked struct {
 // passOver passes over a family of which the lease permits no address, beside one of which it permits some: a router behind
 // a carrier's NAT sends its private IPv4 address too.
 func (a *asked) passOver(l Lease) {
-	permits := func(address netip.Addr) bool { return hostaddr.Permits(l.CIDRs, address) }
+	permits := func(address netip.Addr) bool { return mesh.Permits(l.CIDRs, address) }
 	permitted := slices.DeleteFunc(slices.Clone(a.addresses), func(address netip.Addr) bool { return !permits(address) })
 	if len(permitted) == 0 {
 		return

@@ -17,9 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dns"
 	"meshddns/internal/events"
-	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
@@ -67,7 +65,7 @@ type Lease struct {
 type Rules struct {
 	Slot     string
 	Schemes  []string       // empty: all
-	CIDRs    []netip.Prefix // empty: see hostaddr.Permits
+	CIDRs    []netip.Prefix // empty: see mesh.Permits
 	TTL      time.Duration
 	Template []string // endpoints with {ip}; empty: those of the usage
 	PeerID   string
@@ -131,7 +129,7 @@ func (b body) rules() (r Rules, err error) {
 		return r, msg.Refuse(msg.LeaseCIDRs, "", maxEntries)
 	}
 	for _, text := range b.CIDRs {
-		prefix, err := hostaddr.ParseRange(text)
+		prefix, err := mesh.ParseRange(text)
 		if err != nil {
 			return r, msg.Refuse(msg.LeaseCIDRs, text, maxEntries)
 		}
@@ -218,7 +216,7 @@ func (l Lease) check(text string) error {
 	switch {
 	case err != nil && len(l.CIDRs) == 0: // a name, whose addresses only a check looks at
 		return nil
-	case err == nil && hostaddr.Permits(l.CIDRs, address):
+	case err == nil && mesh.Permits(l.CIDRs, address):
 		return nil
 	case len(l.CIDRs) == 0:
 		return msg.Refuse(msg.LeaseAddress, u.Hostname(), msg.Phrase{ID: msg.PublicAddresses})
@@ -238,8 +236,7 @@ func (r Rules) ranges() []string {
 // Has reports whether a host name is the lease's: the record name of its usage, with or without its
 // first label, in any letter case.
 func (l Lease) Has(host string) bool {
-	name := dns.Parse(host)
-	return name != "" && (name == l.Name || mesh.Label+"."+name == l.Name)
+	return slices.Contains(mesh.Meant(host), l.Name)
 }
 
 // Caller names the lease in audit lines and events.

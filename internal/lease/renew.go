@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strconv"
 
-	"meshddns/internal/hostaddr"
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/web"
 )
@@ -98,7 +98,7 @@ func (s *Nodes) hook(r *http.Request, l Lease) (web.Reply, error) {
 func (s *Nodes) addressOr(r *http.Request, text string) (netip.Addr, error) {
 	if text == "" {
 		address := clientOf(r)
-		if !hostaddr.IsPublic(address) {
+		if !mesh.IsPublic(address) {
 			return address, web.Fail(msg.LeaseNoAddress, address.String())
 		}
 		return address, nil

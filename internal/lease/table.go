@@ -12,8 +12,8 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/daemon"
 	"meshddns/internal/events"
-	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
@@ -84,8 +84,8 @@ func scanLease(row sqlite.Scanner) (l Lease, err error) {
 		&l.Slot, (*sqlite.TextList)(&l.Schemes), &ranges, &seconds, (*sqlite.TextList)(&l.Template), &l.PeerID,
 		(*sqlite.TextList)(&l.Endpoints), &renewed, &l.RenewedBy)
 	for _, text := range ranges {
-		prefix, fault := hostaddr.ParseRange(text) // an older program stored IPv4 in IPv6 form
-		err = errors.Join(err, fault)              // a range that is not read must not become "all"
+		prefix, fault := mesh.ParseRange(text) // an older program stored IPv4 in IPv6 form
+		err = errors.Join(err, fault)          // a range that is not read must not become "all"
 		l.CIDRs = append(l.CIDRs, prefix)
 	}
 	l.TTL, l.RenewedAt = time.Duration(seconds)*time.Second, sqlite.Stamped(renewed)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"meshddns/internal/connlimit"
-	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/web"
 )
@@ -32,7 +31,7 @@ const (
 // listAge says for how long a client may use a list without asking again: as long as a record.
 const listAge = "max-age=60"
 
-// ListedFunc returns the endpoints of a folded name. found is false for an unknown name and for one
+// ListedFunc returns the endpoints of a name in any form. found is false for an unknown name and for one
 // without the format "urls".
 type ListedFunc func(ctx context.Context, name string) (endpoints []string, found bool, err error)
 
@@ -80,7 +79,7 @@ func (u *URLs) read(r *http.Request) (endpoints []string, one bool, err error) {
 		return nil, false, err
 	}
 	defer func() { <-u.places }()
-	endpoints, found, err := u.Lookup(r.Context(), dns.Parse(r.PathValue("name")))
+	endpoints, found, err := u.Lookup(r.Context(), r.PathValue("name"))
 	if err == nil && (!found || flags["one"] && len(endpoints) == 0) {
 		err = web.Fail(msg.NotFound)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"meshddns/internal/connlimit"
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/web"
 )
@@ -31,7 +32,7 @@ func urlsOf(t *testing.T, lists map[string][]string) string {
 			if name == "broken.example" {
 				return nil, false, errors.New("a fault of the store")
 			}
-			list, found := lists[name]
+			list, found := lists[dns.Parse(name)]
 			return list, found, nil
 		},
 		func(r *http.Request) netip.Addr {

@@ -11,7 +11,6 @@ import (
 
 	"meshddns/internal/dns"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
 
@@ -29,7 +28,7 @@ func UseAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64,
 // storeAccount returns the id of an account, and reports whether it was already stored and
 // had no user.
 func storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, unused bool, err error) {
-	hash := keyHash(a.Secret)
+	hash := keyHash(string(a.Secret))
 	err = tx.QueryRowContext(ctx, `
 		SELECT id, `+hasNoUser+` FROM accounts a WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND key_hash = ?`,
 		a.Provider, a.Endpoint, a.AccessKeyID, hash).Scan(&id, &unused)
@@ -42,7 +41,7 @@ func storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int6
 }
 
 // keyHash returns the SHA-256 of a secret in hexadecimal, "" without a secret.
-func keyHash(secret secrets.Secret) string {
+func keyHash(secret string) string {
 	if secret == "" {
 		return ""
 	}

@@ -81,10 +81,10 @@ func (g *Ledger) LeftOut(ctx context.Context, name, usage, slot string) ([]recon
 	return reconcile.LeftOutOf(state, usage, slot, g.config.Addresses()), nil
 }
 
-// Listed reads the endpoints of the network that has a name; ok is false if its usage has not the
+// Listed reads the endpoints of the network that has a name, which may have any form of a domain name; ok is false if its usage has not the
 // format "urls".
 func (g *Ledger) Listed(ctx context.Context, name string) (endpoints []string, ok bool, err error) {
-	state, err := g.State(ctx, []string{name})
+	state, err := g.State(ctx, []string{dns.Parse(name)})
 	if err != nil {
 		return nil, false, err
 	}

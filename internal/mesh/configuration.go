@@ -89,10 +89,13 @@ func (c Configuration) sameCredentials(d Configuration) bool {
 		provider.NormalEndpoint(c.Provider, c.Endpoint) == provider.NormalEndpoint(d.Provider, d.Endpoint)
 }
 
+// Masked reports whether the secret is the mask.
+func (c Configuration) Masked() bool { return c.Secret == secrets.Mask }
+
 // Unmasked returns the configuration with the stored secret in place of the mask. ok is false if the
 // provider, key or address has changed: the stored secret could go to the address of an attacker.
 func (c Configuration) Unmasked(stored Configuration) (_ Configuration, ok bool) {
-	if c.Secret != secrets.Mask {
+	if !c.Masked() {
 		return c, true
 	}
 	if !stored.sameCredentials(c) {

@@ -49,3 +49,9 @@ func AutomaticPrefix(network NetworkID) string {
 
 // FullName returns the record name of a prefix below a domain.
 func FullName(prefix, domain string) string { return Label + "." + prefix + "." + domain }
+
+// Meant returns the names that a person may mean with a text: the name itself, and the record name below it.
+func Meant(text string) []string {
+	name := dns.Parse(text)
+	return []string{name, Label + "." + name}
+}

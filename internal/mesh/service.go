@@ -85,6 +85,12 @@ func (v Service) Over(stored Service) (_ Service, ok bool) {
 	return v, true
 }
 
+// CheckNew refuses a service with a mask, because a new one has no stored secret.
+func (v Service) CheckNew() error {
+	_, _, err := secrets.RestoreMembers(string(v.Config), "{}")
+	return err
+}
+
 // SameAs reports whether the service equals the stored one.
 func (v Service) SameAs(stored Service) bool {
 	changed, ok := v.Over(stored)

@@ -28,6 +28,12 @@ type Table struct {
 	now func() time.Time
 }
 
+// Check checks a target of a provision file.
+func Check(body []byte) error {
+	_, err := resource.Parse[Target](body)
+	return err
+}
+
 // NewTable returns the targets of a database.
 func NewTable(db *sqlite.Database, now func() time.Time) *Table {
 	n := &Table{db: db, now: now}

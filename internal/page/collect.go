@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/dns"
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -215,7 +214,7 @@ func (p *Page) search(ctx context.Context, query string, in msg.Language) (*foun
 		}
 		f.Rows = append(f.Rows, line)
 	}
-	for _, name := range []string{dns.Parse(query), mesh.Label + "." + dns.Parse(query)} {
+	for _, name := range mesh.Meant(query) {
 		if names[name] {
 			continue
 		}
@@ -232,9 +231,8 @@ func (p *Page) search(ctx context.Context, query string, in msg.Language) (*foun
 
 // matching reads the usages that a query is about, each once, and one more than are shown.
 func (p *Page) matching(ctx context.Context, query string) (all []mesh.Usage, err error) {
-	name := dns.Parse(query)
-	names := []string{name, mesh.Label + "." + name}
-	if !strings.Contains(name, ".") {
+	names := mesh.Meant(query)
+	if name := names[0]; !strings.Contains(name, ".") {
 		if names, err = p.prefixed(ctx, name, maxFound+1); err != nil {
 			return nil, err
 		}

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/secrets"
 	"meshddns/internal/strictjson"
@@ -304,7 +303,7 @@ func (f *file) usage(v value, at path) {
 	case mode.Text == "auto":
 		f.fault(*prefix, at.Member("custom_prefix"), "mode auto makes the prefix of the network")
 	case service != nil:
-		f.once("prefix "+service.Text+" "+dns.Fold(prefix.Text), e, "custom_prefix")
+		f.once("prefix "+mesh.Usage{ServiceID: service.Text, Prefix: prefix.Text}.Key(), e, "custom_prefix")
 	}
 	f.add(Usages, e)
 }

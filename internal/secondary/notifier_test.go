@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/events"
 	"meshddns/internal/msg"
@@ -106,7 +105,7 @@ func (w *world) move(zone string, serial uint32) {
 	w.mu.Lock()
 	w.serials[zone] = serial
 	w.mu.Unlock()
-	w.Committed(sqlite.Notice{builtin.Moved{Zone: zone, Serial: serial}})
+	w.Moved(zone, serial)
 }
 
 // peer is a secondary that the test plays: it has its own key, and does with a message what the test
@@ -327,7 +326,8 @@ func TestUnsignedAnswer(t *testing.T) {
 func TestNoticesSwap(t *testing.T) {
 	w := newWorld(t)
 	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
-	w.Committed(sqlite.Notice{builtin.Moved{Zone: "example.com", Serial: 9}, builtin.Moved{Zone: "example.com", Serial: 8}})
+	w.Moved("example.com", 9)
+	w.Moved("example.com", 8)
 	if s := w.Find(p.ID).follower.state("example.com"); s.serial != 9 {
 		t.Errorf("after an earlier notice: %+v", s)
 	}

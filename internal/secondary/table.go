@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/resource"
@@ -27,6 +26,12 @@ const (
 type Table struct {
 	*resource.Table[Secondary]
 	wake chan struct{} // a message may be due
+}
+
+// Check checks a secondary of a provision file.
+func Check(body []byte) error {
+	_, err := resource.Parse[Secondary](body)
+	return err
 }
 
 // NewTable returns the secondaries of a database. Refresh reads the copy in memory; a secondary that is not in it may
@@ -72,23 +77,12 @@ func storeSecondary(ctx context.Context, tx *sql.Tx, s, _ Secondary, all []Secon
 // Any reports whether there is a secondary.
 func (t *Table) Any() bool { return len(t.Known()) > 0 }
 
-// Committed reads secondaries that a commit has changed again, and makes messages about zones that it has
-// moved due.
-func (t *Table) Committed(n sqlite.Notice) {
-	t.Table.Committed(n)
+// Moved makes messages about the new serial of a zone due.
+func (t *Table) Moved(zone string, serial uint32) {
 	now := time.Now()
-	for _, what := range n {
-		if moved, ok := what.(builtin.Moved); ok {
-			t.moved(moved, now)
-		}
-	}
-}
-
-// moved makes messages about a new serial due.
-func (t *Table) moved(to builtin.Moved, now time.Time) {
 	for _, s := range t.Known() {
-		if s.takes(to.Zone) {
-			s.follower.hear(to.Zone, to.Serial, now)
+		if s.takes(zone) {
+			s.follower.hear(zone, serial, now)
 		}
 	}
 	t.signal()

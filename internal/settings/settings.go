@@ -5,6 +5,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"sort"
@@ -14,7 +15,6 @@ import (
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
-	"meshddns/internal/systemd"
 	"meshddns/internal/web"
 )
 
@@ -139,17 +139,17 @@ const envPrefix = "MESHDDNS_"
 
 // TakeSockets replaces addresses by the service manager's sockets. It returns the origins of
 // the settings that have no effect for that reason.
-func (s *Settings) TakeSockets(sockets systemd.Sockets) (unused []string) {
-	if len(sockets.HTTP) > 0 {
+func (s *Settings) TakeSockets(http, node, dnsTCP []net.Listener, dnsUDP []net.PacketConn) (unused []string) {
+	if len(http) > 0 {
 		s.Listen = nil
 		unused = append(unused, s.given["listen"], s.given["socket-group"])
 	}
-	if len(sockets.Node) > 0 {
+	if len(node) > 0 {
 		s.NodeListen = nil
 		unused = append(unused, s.given["node-listen"])
 	}
-	if len(sockets.DNSTCP)+len(sockets.DNSUDP) > 0 {
-		s.DNS.Addresses, s.DNS.Listeners, s.DNS.PacketConns = nil, sockets.DNSTCP, sockets.DNSUDP
+	if len(dnsTCP)+len(dnsUDP) > 0 {
+		s.DNS.Addresses, s.DNS.Listeners, s.DNS.PacketConns = nil, dnsTCP, dnsUDP
 		unused = append(unused, s.given["dns-listen"])
 	}
 	return slices.DeleteFunc(unused, func(origin string) bool { return origin == "" })

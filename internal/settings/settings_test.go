@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"meshddns/internal/msg"
-	"meshddns/internal/systemd"
 )
 
 // tokenFile makes a file with a token.
@@ -368,24 +367,24 @@ func TestTakeSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tcp.Close()
-	http, dns := systemd.Sockets{HTTP: []net.Listener{tcp}}, systemd.Sockets{DNSTCP: []net.Listener{tcp}}
+	one := []net.Listener{tcp}
 	for _, test := range []struct {
-		sockets             systemd.Sockets
+		http, dnsTCP        []net.Listener
 		args                []string
 		listen, dns, unused string
 	}{
-		{systemd.Sockets{}, []string{"-dns-listen", "127.0.0.1:0"}, "[127.0.0.1:8053]", "[127.0.0.1:0]", "[]"},
-		{http, []string{"-dns-listen", "127.0.0.1:0"}, "[]", "[127.0.0.1:0]", "[]"},
-		{http, []string{"-listen", "127.0.0.1:0"}, "[]", "[]", "[-listen]"},
-		{dns, []string{"-dns-listen", "127.0.0.1:0"}, "[127.0.0.1:8053]", "[]", "[-dns-listen]"},
+		{nil, nil, []string{"-dns-listen", "127.0.0.1:0"}, "[127.0.0.1:8053]", "[127.0.0.1:0]", "[]"},
+		{one, nil, []string{"-dns-listen", "127.0.0.1:0"}, "[]", "[127.0.0.1:0]", "[]"},
+		{one, nil, []string{"-listen", "127.0.0.1:0"}, "[]", "[]", "[-listen]"},
+		{nil, one, []string{"-dns-listen", "127.0.0.1:0"}, "[127.0.0.1:8053]", "[]", "[-dns-listen]"},
 	} {
 		s, err := Read(test.args, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		unused := s.TakeSockets(test.sockets)
+		unused := s.TakeSockets(test.http, nil, test.dnsTCP, nil)
 		got := fmt.Sprint(s.Listen, s.DNS.Addresses, len(s.DNS.Listeners), unused)
-		if want := fmt.Sprint(test.listen, " ", test.dns, " ", len(test.sockets.DNSTCP), " ", test.unused); got != want {
+		if want := fmt.Sprint(test.listen, " ", test.dns, " ", len(test.dnsTCP), " ", test.unused); got != want {
 			t.Errorf("%v: %s, want %s", test.args, got, want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/web"
@@ -111,7 +112,7 @@ func checkHostPort(text, form string) error {
 func (s *Settings) readProxies(texts []string) error {
 	var faults []error
 	for _, text := range texts {
-		prefix, err := hostaddr.ParseRange(text)
+		prefix, err := mesh.ParseRange(text)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%q is not a range of addresses: want one such as 192.0.2.1 or 10.0.0.0/8", text))
 			continue

@@ -1,4 +1,4 @@
-package hostaddr
+package mesh
 
 import (
 	"net/netip"
