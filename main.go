@@ -336,7 +336,7 @@ func (o *operations) shown() page.Source {
 	version, _, _ := sqlite3.Version()
 	return page.Source{
 		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
-		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Leftovers: store.ledger.Leftovers,
+		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Zones: store.ledger.ServiceZones, Prefixed: store.ledger.Prefixed, Leftovers: store.ledger.Leftovers,
 		Configuration: func(ctx context.Context) (mesh.Configuration, error) {
 			c, err := store.Configuration(ctx)
 			if errors.Is(err, errNoConfiguration) {

@@ -565,7 +565,7 @@ var describing = strconv.Itoa(len(mesh.Describing)) // its length
 
 // Usage reads one usage, or returns errNoUsage.
 func (s *store) Usage(ctx context.Context, id string) (mesh.Usage, error) {
-	return ledger.ScanUsage(s.db.Reader.QueryRowContext(ctx, ledger.SelectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
+	return ledger.SelectUsage(ctx, s.db.Reader, id)
 }
 
 // SameUsages reads the usages of a service that reserve a prefix for a network, in any letter case;

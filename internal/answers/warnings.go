@@ -1,5 +1,5 @@
-// Warnings about stored data that cannot work: a misspelt member, provider or mode, or an address that
-// cannot be reached from outside.
+// Warnings about stored data that cannot work: a misspelt provider or mode, or an address that cannot be
+// reached from outside.
 
 package answers
 

@@ -16,7 +16,7 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// Table has the SQL of checks: which endpoints are checked, and the table dead_endpoints.
+// Table reads which endpoints are checked, and has the SQL of the table dead_endpoints.
 type Table struct {
 	DB     *sqlite.Database
 	Ledger *ledger.Ledger
@@ -42,32 +42,9 @@ type target struct {
 	error  string    // why it is dead
 }
 
-// checked is a usage with its check.
-type checked struct {
-	of    mesh.Usage
-	check string
-}
-
-// selectChecked reads usages with a check of their own or of their service. Services are read first,
-// because a config may have 64 KiB and a service a million usages.
-const selectChecked = `
-	WITH services_checked (id, checking) AS MATERIALIZED (
-	    SELECT id, config -> '$.check' FROM services WHERE json_valid(config) AND json_type(config, '$.check') = 'object')
-	SELECT u.seq, u.id, u.name, u.provider_id, b.network_id, coalesce(nullif(o.checking, ''), s.checking)
-	FROM usages u JOIN bindings b ON b.seq = u.seq
-	LEFT JOIN usage_options o ON o.usage = u.seq LEFT JOIN services_checked s ON s.id = u.provider_id
-	WHERE b.status = 'active' AND u.record_type = 'TXT' AND
-	      u.seq IN (SELECT usage FROM usage_options WHERE checking <> ''
-	                UNION SELECT seq FROM usages WHERE provider_id IN (SELECT id FROM services_checked))`
-
-func scanChecked(row sqlite.Scanner) (c checked, err error) {
-	err = row.Scan(&c.of.Seq, &c.of.ID, &c.of.Name, &c.of.ServiceID, &c.of.Network, &c.check)
-	return c, err
-}
-
 // targets reads the endpoints of the first limit usages with a check, and reports whether there are more usages.
 func (t *Table) targets(ctx context.Context, addresses mesh.Addresses, limit int) (all []target, more bool, err error) {
-	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, selectChecked+` ORDER BY u.seq LIMIT ? + 0`, limit+1)
+	usages, err := t.Ledger.Checked(ctx, limit+1)
 	if err != nil || len(usages) == 0 {
 		return nil, false, err
 	}
@@ -78,11 +55,7 @@ func (t *Table) targets(ctx context.Context, addresses mesh.Addresses, limit int
 
 // targetsOf reads the endpoints of a usage, none if it has no check.
 func (t *Table) targetsOf(ctx context.Context, usage int64, addresses mesh.Addresses) ([]target, error) {
-	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, `
-		SELECT u.seq, u.id, u.name, u.provider_id, b.network_id,
-		       coalesce(nullif(o.checking, ''), iif(json_valid(s.config), iif(json_type(s.config, '$.check') = 'object', s.config -> '$.check', NULL), NULL)) AS settings
-		FROM usages u JOIN bindings b ON b.seq = u.seq JOIN services s ON s.id = u.provider_id LEFT JOIN usage_options o ON o.usage = u.seq
-		WHERE u.seq = ? AND b.status = 'active' AND u.record_type = 'TXT' AND settings IS NOT NULL`, usage)
+	usages, err := t.Ledger.CheckedUsage(ctx, usage)
 	if err != nil || len(usages) == 0 {
 		return nil, err
 	}
@@ -90,10 +63,10 @@ func (t *Table) targetsOf(ctx context.Context, usage int64, addresses mesh.Addre
 }
 
 // endpoints returns what the usages would publish, each endpoint of a usage once.
-func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.Addresses) (all []target, err error) {
+func (t *Table) endpoints(ctx context.Context, usages []mesh.Usage, addresses mesh.Addresses) (all []target, err error) {
 	var names []string
 	for _, u := range usages {
-		names = append(names, u.of.Name)
+		names = append(names, u.Name)
 	}
 	slices.Sort(names)
 	state, err := t.Ledger.State(ctx, slices.Compact(names))
@@ -115,8 +88,8 @@ func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.
 		return nil, err
 	}
 	for _, u := range usages {
-		c, err := mesh.ParseCheck([]byte(u.check))
-		s, found := stored[u.of.ID]
+		c, err := mesh.ParseCheck(u.Options.Check)
+		s, found := stored[u.ID]
 		if err != nil || c == nil || c.Kind == mesh.CheckNone || !found || s.Account == nil {
 			continue // rows from before the checks may have any config
 		}
@@ -132,7 +105,7 @@ func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.
 			}
 			listed[e.Text] = true
 			one := target{
-				key: key{u.of.Seq, e.Text}, slot: e.Slot, ranges: ranges[place{u.of.Seq, e.Slot}], of: u.of, check: *c,
+				key: key{u.Seq, e.Text}, slot: e.Slot, ranges: ranges[place{u.Seq, e.Slot}], of: u, check: *c,
 			}
 			if d, ok := dead[one.key]; ok {
 				one.dead, one.since, one.error = true, d.since, d.error
@@ -150,10 +123,10 @@ type place struct {
 }
 
 // ranges reads the address ranges that the leases of usages name.
-func (t *Table) ranges(ctx context.Context, usages []checked) (map[place][]netip.Prefix, error) {
+func (t *Table) ranges(ctx context.Context, usages []mesh.Usage) (map[place][]netip.Prefix, error) {
 	var seqs []int64
 	for _, u := range usages {
-		seqs = append(seqs, u.of.Seq)
+		seqs = append(seqs, u.Seq)
 	}
 	list, err := json.Marshal(seqs)
 	if err != nil {
@@ -205,9 +178,9 @@ func (t *Table) forget(ctx context.Context, kept map[key]bool) error {
 			continue
 		}
 		err := t.DB.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			var name string
-			if err := tx.QueryRowContext(ctx, `SELECT name FROM usages WHERE seq = ?`, k.usage).Scan(&name); err != nil {
-				return sqlite.Absent(err, nil)
+			name, err := ledger.UsageName(ctx, tx, k.usage)
+			if err != nil || name == "" {
+				return err
 			}
 			if _, err := tx.ExecContext(ctx, `DELETE FROM dead_endpoints WHERE usage = ? AND endpoint = ?`, k.usage, k.endpoint); err != nil {
 				return err

@@ -1,4 +1,4 @@
-// The pauses between tries.
+// The pauses between tries, and those that a server asks for.
 
 package daemon
 

@@ -107,12 +107,12 @@ func (t *Table) OfUsage(ctx context.Context, usage string) (all []Lease, err err
 }
 
 // selectUsage returns what a lease tells of its usage.
-func selectUsage(ctx context.Context, q sqlite.Queryer, id string) (l Lease, err error) {
-	err = q.QueryRowContext(ctx, `
-		SELECT u.seq, u.id, u.name, u.provider_id, b.network_id, b.status = 'releasing'
-		FROM usages u JOIN bindings b ON b.seq = u.seq WHERE u.id = ? AND u.record_type = 'TXT'`, id).Scan(
-		&l.Usage, &l.UsageID, &l.Name, &l.ServiceID, &l.Network, &l.Releasing)
-	return l, sqlite.Absent(err, ErrUnknownUsage)
+func selectUsage(ctx context.Context, q sqlite.Queryer, id string) (Lease, error) {
+	u, err := ledger.SelectUsage(ctx, q, id)
+	if err == nil && u.Status == "" { // a row from before the bindings
+		err = ErrUnknownUsage
+	}
+	return Lease{Usage: u.Seq, UsageID: u.ID, Name: u.Name, ServiceID: u.ServiceID, Network: u.Network, Releasing: u.Status == mesh.Releasing}, err
 }
 
 // Creation says how a lease is made.

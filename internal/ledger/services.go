@@ -39,3 +39,11 @@ func SaveService(ctx context.Context, tx *sql.Tx, v mesh.Service, config mesh.Se
 		v.ID, v.Name, v.Config, config.Domain, zone, dns.Reverse(zone), config.Provider, sqlite.TextList(config.Endpoints), account, now, now)
 	return err
 }
+
+// ServiceZones reads the zones of services in the order of their names.
+func (g *Ledger) ServiceZones(ctx context.Context, limit int) ([]mesh.ServiceZone, error) {
+	return sqlite.Collect(ctx, g.config.Reader, func(row sqlite.Scanner) (z mesh.ServiceZone, err error) {
+		err = row.Scan(&z.Zone, &z.Provider, &z.AccountID)
+		return z, err
+	}, `SELECT zone, provider, coalesce(account, 0) FROM services WHERE zone > '' ORDER BY zone, provider LIMIT ? + 0`, limit)
+}

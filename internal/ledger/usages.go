@@ -1,4 +1,4 @@
-// The rows of usages with their bindings and options, as clients read and write them.
+// The rows of usages with their bindings and options, as clients, checks and the status page read them.
 
 package ledger
 
@@ -117,4 +117,52 @@ func PrefixHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Nu
 		SELECT b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
 		WHERE u.name = ? AND u.provider_id = ? LIMIT 1`, u.Name, u.ServiceID).Scan(&network)
 	return network, sqlite.Absent(err, nil)
+}
+
+// SelectUsage reads one usage, or returns ErrNoUsage.
+func SelectUsage(ctx context.Context, q sqlite.Queryer, id string) (mesh.Usage, error) {
+	return ScanUsage(q.QueryRowContext(ctx, SelectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
+}
+
+// UsageName reads the name of a usage by its seq, "" for one that is not there.
+func UsageName(ctx context.Context, tx *sql.Tx, seq int64) (name string, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT name FROM usages WHERE seq = ?`, seq).Scan(&name)
+	return name, sqlite.Absent(err, nil)
+}
+
+// Prefixed reads the full names with a prefix that are reserved below the zones of the first thousand services.
+func (g *Ledger) Prefixed(ctx context.Context, prefix string, limit int) ([]string, error) {
+	return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `
+		SELECT name FROM usages WHERE name IN (
+		    SELECT '_mesh.' || ? || '.' || zone FROM services WHERE zone > '' ORDER BY zone LIMIT 1000)
+		LIMIT ? + 0`, prefix, limit)
+}
+
+// Checked reads at most limit usages with a check of their own or of their service, which is in their options. Services
+// are read first, because a config may have 64 KiB and a service a million usages.
+func (g *Ledger) Checked(ctx context.Context, limit int) ([]mesh.Usage, error) {
+	return sqlite.Collect(ctx, g.config.Reader, scanChecked, `
+		WITH services_checked (id, checking) AS MATERIALIZED (
+		    SELECT id, config -> '$.check' FROM services WHERE json_valid(config) AND json_type(config, '$.check') = 'object')
+		SELECT u.seq, u.id, u.name, u.provider_id, b.network_id, coalesce(nullif(o.checking, ''), s.checking)
+		FROM usages u JOIN bindings b ON b.seq = u.seq
+		LEFT JOIN usage_options o ON o.usage = u.seq LEFT JOIN services_checked s ON s.id = u.provider_id
+		WHERE b.status = 'active' AND u.record_type = 'TXT' AND
+		      u.seq IN (SELECT usage FROM usage_options WHERE checking <> ''
+		                UNION SELECT seq FROM usages WHERE provider_id IN (SELECT id FROM services_checked))
+		ORDER BY u.seq LIMIT ? + 0`, limit)
+}
+
+// CheckedUsage is Checked for the usage with a seq.
+func (g *Ledger) CheckedUsage(ctx context.Context, seq int64) ([]mesh.Usage, error) {
+	return sqlite.Collect(ctx, g.config.Reader, scanChecked, `
+		SELECT u.seq, u.id, u.name, u.provider_id, b.network_id,
+		       coalesce(nullif(o.checking, ''), iif(json_valid(s.config), iif(json_type(s.config, '$.check') = 'object', s.config -> '$.check', NULL), NULL)) AS settings
+		FROM usages u JOIN bindings b ON b.seq = u.seq JOIN services s ON s.id = u.provider_id LEFT JOIN usage_options o ON o.usage = u.seq
+		WHERE u.seq = ? AND b.status = 'active' AND u.record_type = 'TXT' AND settings IS NOT NULL`, seq)
+}
+
+func scanChecked(row sqlite.Scanner) (u mesh.Usage, err error) {
+	err = row.Scan(&u.Seq, &u.ID, &u.Name, &u.ServiceID, &u.Network, (*[]byte)(&u.Options.Check))
+	return u, err
 }

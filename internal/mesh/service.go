@@ -63,6 +63,12 @@ type Service struct {
 	CreatedAt, UpdatedAt string
 }
 
+// ServiceZone is the zone of a service, with the provider that its config names.
+type ServiceZone struct {
+	Zone, Provider string
+	AccountID      int64 // 0 if the service has no account of its own
+}
+
 // A service id is a part of URL paths.
 const (
 	maxServiceID   = 128

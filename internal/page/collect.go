@@ -107,20 +107,20 @@ func (p *Page) zoneStates(ctx context.Context, c mesh.Configuration, in msg.Lang
 	for _, z := range p.DownZones() {
 		list.add(newZoneLine(z, true, in))
 	}
-	all, err := p.zones(ctx, scannedZones)
+	all, err := p.Zones(ctx, scannedZones)
 	if c.Provider != "" {
-		all = slices.Insert(all, 0, zone{name: c.Zone, provider: c.Provider, account: c.AccountID})
+		all = slices.Insert(all, 0, mesh.ServiceZone{Zone: c.Zone, Provider: c.Provider, AccountID: c.AccountID})
 	}
 	seen := map[[2]string]bool{}
 	for _, z := range all {
-		account := mesh.Service{Zone: z.name, AccountID: z.account}.AccountOf(c)
-		if z.account == 0 && account != 0 {
-			z.provider = c.Provider
+		account := mesh.Service{Zone: z.Zone, AccountID: z.AccountID}.AccountOf(c)
+		if z.AccountID == 0 && account != 0 {
+			z.Provider = c.Provider
 		}
-		state, known := p.Zone(account, z.name)
-		if at := [2]string{z.provider, z.name}; !seen[at] && state.Fault.Code == "" {
+		state, known := p.Zone(account, z.Zone)
+		if at := [2]string{z.Provider, z.Zone}; !seen[at] && state.Fault.Code == "" {
 			seen[at] = true
-			line := newZoneLine(reconcile.ZoneState{Provider: z.provider, Zone: z.name, Since: state.Since}, known, in)
+			line := newZoneLine(reconcile.ZoneState{Provider: z.Provider, Zone: z.Zone, Since: state.Since}, known, in)
 			if known {
 				up = append(up, line)
 			} else {
@@ -233,7 +233,7 @@ func (p *Page) search(ctx context.Context, query string, in msg.Language) (*foun
 func (p *Page) matching(ctx context.Context, query string) (all []mesh.Usage, err error) {
 	names := mesh.Meant(query)
 	if name := names[0]; !strings.Contains(name, ".") {
-		if names, err = p.prefixed(ctx, name, maxFound+1); err != nil {
+		if names, err = p.Prefixed(ctx, name, maxFound+1); err != nil {
 			return nil, err
 		}
 		names = slices.Compact(names)

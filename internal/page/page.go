@@ -36,6 +36,8 @@ type Source struct {
 	Named         func(ctx context.Context, name string, limit int) ([]mesh.Usage, error)            // usages of a full name
 	OfNetwork     func(context.Context, mesh.NetworkID, int) ([]mesh.Usage, error)                   // usages of a network, the first ones
 	Leftovers     func(ctx context.Context, after int64, limit int) ([]reconcile.StoredPlace, error) // those behind an id
+	Zones         func(ctx context.Context, limit int) ([]mesh.ServiceZone, error)                   // of services, in the order of their names
+	Prefixed      func(ctx context.Context, prefix string, limit int) ([]string, error)              // names with a prefix that are reserved
 	Stopped       func(context.Context) (uint64, error)                                              // of notifications
 	Zone          func(account int64, domain string) (state reconcile.ZoneState, known bool)         // how a zone was met last
 	DownZones     func() []reconcile.ZoneState                                                       // sorted

@@ -54,6 +54,7 @@ func newWorld(t *testing.T) *world {
 			return map[string]uint64{"services": 1, "usages": 5, "published": 3, "failed": 2}, nil
 		},
 		Named:     func(context.Context, string, int) ([]mesh.Usage, error) { return nil, nil }, // all are released
+		Prefixed:  func(context.Context, string, int) ([]string, error) { return nil, nil },
 		OfNetwork: func(context.Context, mesh.NetworkID, int) ([]mesh.Usage, error) { return nil, nil },
 	})
 	return w

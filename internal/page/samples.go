@@ -86,29 +86,3 @@ func scanSample(row sqlite.Scanner) (s sample, err error) {
 	s.at = sqlite.Stamped(at)
 	return s, json.Unmarshal(counts, &s.counts)
 }
-
-// zone is a zone of a service, and its account.
-type zone struct {
-	name, provider string
-	account        int64 // 0: that of the configuration
-}
-
-// zones reads the zones of services in the order of their names.
-func (p *Page) zones(ctx context.Context, limit int) ([]zone, error) {
-	return sqlite.Collect(ctx, p.Reader, scanZone, `
-		SELECT zone, provider, coalesce(account, 0) FROM services WHERE zone > '' ORDER BY zone, provider LIMIT ? + 0`, limit)
-}
-
-func scanZone(row sqlite.Scanner) (z zone, err error) {
-	err = row.Scan(&z.name, &z.provider, &z.account)
-	return z, err
-}
-
-// prefixed reads the full names with a prefix that are reserved below the zones of the first
-// thousand services.
-func (p *Page) prefixed(ctx context.Context, prefix string, limit int) ([]string, error) {
-	return sqlite.Collect(ctx, p.Reader, sqlite.Text, `
-		SELECT name FROM usages WHERE name IN (
-		    SELECT '_mesh.' || ? || '.' || zone FROM services WHERE zone > '' ORDER BY zone LIMIT 1000)
-		LIMIT ? + 0`, prefix, limit)
-}

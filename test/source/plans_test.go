@@ -172,11 +172,11 @@ var permitted = map[string]string{
 	"builtin.forgetIdle: SCAN z":  "of all zones, once at the start",
 	"builtin.readCatalog: SCAN z": "the catalog lists all zones",
 
-	"check.targets: SCAN services":                "finds all services with a check: they have no index, because most programs have none",
-	"check.targets: SCAN services_checked":        "the services with a check",
-	"check.targets: SCAN usage_options":           "finds all usages with a check",
-	"check.targets: USE TEMP B-TREE FOR ORDER BY": "the seqs of two selections",
-	"check.dead: SCAN dead_endpoints":             "all dead endpoints, of those that are checked",
+	"ledger.Checked: SCAN services":                "finds all services with a check: they have no index, because most programs have none",
+	"ledger.Checked: SCAN services_checked":        "the services with a check",
+	"ledger.Checked: SCAN usage_options":           "finds all usages with a check",
+	"ledger.Checked: USE TEMP B-TREE FOR ORDER BY": "the seqs of two selections",
+	"check.dead: SCAN dead_endpoints":              "all dead endpoints, of those that are checked",
 
 	"events.AddRestored: SCAN events":                "the last row",
 	"events.firstKept: SCAN events":                  "counts the rows that are kept, where their seqs leave it open",
