@@ -57,6 +57,7 @@ type crowd struct {
 type counted struct {
 	names int
 	first Outcome
+	was   string // of all of them
 }
 
 const (
@@ -136,7 +137,7 @@ func (n *news) outcomes(all []Outcome) {
 		}
 		kind := strings.Join([]string{o.level().String(), o.Action, o.Fault.Code, was}, " ")
 		if c.more[kind] == nil {
-			c.more[kind] = &counted{first: o}
+			c.more[kind] = &counted{first: o, was: was}
 		}
 		c.more[kind].names++
 	}
@@ -162,9 +163,9 @@ func (n *news) crowd(key string) *crowd {
 // count logs the records of a crowd that have no line. The caller holds the lock.
 func (n *news) count(c *crowd) {
 	for _, kind := range slices.Sorted(maps.Keys(c.more)) {
-		names, first := c.more[kind].names, c.more[kind].first
-		n.log.Log(context.Background(), first.level(), "records", "names", names, "first", first.Sibling.Of(first.Name), "provider", first.Provider,
-			"zone", msg.Printable(first.Zone), "action", first.Action, "code", first.Fault.Code, "detail", first.Fault.Detail, "key", first.Fault.Key)
+		group, first := c.more[kind], c.more[kind].first
+		n.log.Log(context.Background(), first.level(), "records", "names", group.names, "first", first.Sibling.Of(first.Name), "provider", first.Provider,
+			"zone", msg.Printable(first.Zone), "action", first.Action, "code", first.Fault.Code, "was", group.was, "detail", first.Fault.Detail, "key", first.Fault.Key)
 	}
 	clear(c.more)
 }

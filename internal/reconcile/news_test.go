@@ -160,7 +160,7 @@ func TestNewsCountsACrowd(t *testing.T) {
 		}
 		last := strings.Join(lines[len(lines)-2:], "\n")
 		for _, want := range []string{
-			`level=INFO msg=records names=9991 first=name9 provider=p zone=z action=update code="" detail=""`,
+			`level=INFO msg=records names=9991 first=name9 provider=p zone=z action=update code="" was="" detail=""`,
 			`msg=records names=1 first=name0 provider=p zone=z action=delete`,
 		} {
 			if !strings.Contains(last, want) {
@@ -172,11 +172,11 @@ func TestNewsCountsACrowd(t *testing.T) {
 			t.Errorf("a second later %d crowds are left:\n%s", len(n.crowds), strings.Join(lines, "\n"))
 		}
 		change("z", ActionFailed, 12)
-		if lines = next(); len(lines) != crowdAfter+1 || !strings.Contains(lines[crowdAfter], `level=WARN msg=records names=3 first=name9 provider=p zone=z action=failed code=quota`) {
+		if lines = next(); len(lines) != crowdAfter+1 || !strings.Contains(lines[crowdAfter], `level=WARN msg=records names=3 first=name9 provider=p zone=z action=failed code=quota was=""`) {
 			t.Errorf("some fail:\n%s", strings.Join(lines, "\n"))
 		}
 		change("z", ActionUnchanged, 12)
-		if lines = next(); len(lines) != crowdAfter+1 || !strings.Contains(lines[crowdAfter], "level=INFO msg=records names=3") {
+		if lines = next(); len(lines) != crowdAfter+1 || !strings.Contains(lines[crowdAfter], `level=INFO msg=records names=3 first=name9 provider=p zone=z action=unchanged code="" was=quota`) {
 			t.Errorf("they are well again:\n%s", strings.Join(lines, "\n"))
 		}
 		change("z", ActionUpdate, 12)
