@@ -64,7 +64,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 // caller holds the lock.
 func (e *Engine) start(target Target, why taking, back bool) *task {
 	n := target.Name
-	t := &task{name: n, taken: e.config.Now(), places: slices.Clone(n.Places), page: why.page, again: why.lane.OfZone(), priority: why.priority()}
+	t := &task{name: n, taken: e.config.Now(), places: slices.Clone(n.Places), page: why.page, during: e.pass, again: why.lane.OfZone(), priority: why.priority()}
 	t.look = why.lane == LaneLook && (why.manual && e.pass == nil || n.waits(t.taken))
 	t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1 && !back
 	e.busy[n.Name] = t

@@ -22,6 +22,7 @@ type task struct {
 	next     Due       // the earliest next try
 	follow   []Sibling // records after which the name is due again at once, each once its wanted value stands
 	page     *pass     // that has taken it; nil: it was due
+	during   *pass     // that ran when it began; nil: none did
 	joined   *pass     // that waits for it, because it does the pass's work at the name; nil: none does
 	again    bool      // it is a retry
 	look     bool      // it writes nothing that is missing, because that waits for a person or for its share of the writes
@@ -37,8 +38,8 @@ type job struct {
 }
 
 // belongs reports whether the task does the work of a pass at its name. A task that only
-// looks does not, nor does a task that an earlier pass has begun.
-func (t *task) belongs(p *pass) bool { return !t.look && (t.page == nil || t.page == p) }
+// looks does not, nor does a task that began before the pass: what is wanted may have changed since.
+func (t *task) belongs(p *pass) bool { return !t.look && t.during == p }
 
 // leave tells the pass that waits for the task, if any, that the task has ended. The pass takes the name again if it has
 // to. The caller holds the lock.
