@@ -41,6 +41,7 @@ import (
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/lease"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/notify"
 	"meshddns/internal/page"
 	"meshddns/internal/provision"
@@ -101,11 +102,11 @@ func (p process) format(name string) func(io.Writer) slog.Handler {
 	lines := func(w io.Writer) slog.Handler {
 		switch {
 		case name == "json":
-			return slog.NewJSONHandler(w, nil)
+			return slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: printable})
 		case journal:
 			return slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: withoutTime})
 		}
-		return slog.NewTextHandler(w, nil)
+		return slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: printable})
 	}
 	if !journal {
 		return lines
@@ -117,6 +118,15 @@ func (p process) format(name string) func(io.Writer) slog.Handler {
 func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
 		return slog.Attr{}
+	}
+	return printable(groups, a)
+}
+
+// printable makes a text of a line, such as a name that a provider has, one line of printable characters. A stack keeps its
+// lines.
+func printable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindString && a.Key != "stack" {
+		a.Value = slog.StringValue(msg.Printable(a.Value.String()))
 	}
 	return a
 }

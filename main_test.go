@@ -727,6 +727,23 @@ func TestLogTime(t *testing.T) {
 	}
 }
 
+// TestLogIsPrintable: a text from outside neither ends a line nor changes how a terminal shows it.
+func TestLogIsPrintable(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, queue := process{stderr: write}.newLog(format)
+		log.Warn("m", "name", "a\u009b31m\u202e\u0085\x1b\x00\xffb", "stack", "one\ntwo")
+		queue.Close()
+		write.Close()
+		if got, err := io.ReadAll(read); err != nil || !strings.Contains(string(got), "a?31m? ??") || !strings.Contains(string(got), `one\ntwo`) {
+			t.Errorf("%s: %q, %v", format, got, err)
+		}
+	}
+}
+
 // isProgram is the variable with which the test binary is the program.
 const isProgram = "TEST_IS_PROGRAM"
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"meshddns/internal/daemon"
-	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -105,7 +104,7 @@ func (n *news) zoneSearched(z Zone, err error) {
 		f = Describe(err, z.Account)
 	}
 	before, isNew := n.note("search "+strings.Join([]string{z.Account.Provider, z.Account.Endpoint, z.name()}, " "), reason(f))
-	about := []any{"zone", msg.Printable(z.name()), "provider", z.Account.Provider}
+	about := []any{"zone", z.name(), "provider", z.Account.Provider}
 	switch {
 	case !isNew:
 	case err == nil:
@@ -165,7 +164,7 @@ func (n *news) count(c *crowd) {
 	for _, kind := range slices.Sorted(maps.Keys(c.more)) {
 		group, first := c.more[kind], c.more[kind].first
 		n.log.Log(context.Background(), first.level(), "records", "names", group.names, "first", first.Sibling.Of(first.Name), "provider", first.Provider,
-			"zone", msg.Printable(first.Zone), "action", first.Action, "code", first.Fault.Code, "was", group.was, "detail", first.Fault.Detail, "key", first.Fault.Key)
+			"zone", first.Zone, "action", first.Action, "code", first.Fault.Code, "was", group.was, "detail", first.Fault.Detail, "key", first.Fault.Key)
 	}
 	clear(c.more)
 }
