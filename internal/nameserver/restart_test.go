@@ -3,10 +3,12 @@ package nameserver
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,13 @@ import (
 
 	"meshddns/internal/dns"
 )
+
+// TestMain lets eight tests run at once, because those that are parallel mostly wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "8")
+	os.Exit(m.Run())
+}
 
 // manager keeps sockets open over restarts, as a service manager does.
 type manager struct {
@@ -86,6 +95,16 @@ func (m manager) begin(t *testing.T) (stop func()) {
 // Where the sockets stay open, no query is lost in twenty restarts: over UDP, over new
 // connections, and over kept ones, which end between two queries and in good order.
 func TestRestarts(t *testing.T) {
+	for n := range 4 { // at once, because each stop waits a second for a client that never pauses
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			restart(t, 5)
+		})
+	}
+}
+
+// restart starts and stops servers in turn, while clients ask.
+func restart(t *testing.T, times int) {
 	m := manage(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var answered [3]atomic.Int64
@@ -103,7 +122,7 @@ func TestRestarts(t *testing.T) {
 			}
 		})
 	}
-	for range 20 {
+	for range times {
 		stop := m.begin(t)
 		for kind := range answered {
 			for before := answered[kind].Load(); answered[kind].Load() < before+50 && !failed.Load(); {

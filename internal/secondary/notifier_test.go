@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -22,6 +23,13 @@ import (
 	"meshddns/internal/sqlite"
 	"meshddns/test/support"
 )
+
+// TestMain lets eight tests run at once, because many of them wait for the pauses between messages.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "8")
+	os.Exit(m.Run())
+}
 
 // crashing is a serial at which the zones panic.
 const crashing = 13
@@ -210,6 +218,7 @@ func (w *world) state(p *peer, zone string) zoneState {
 // TestNotify: a peer is told of a change until it has fetched it, whether it answers or not, and no other
 // peer is told for it.
 func TestNotify(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	yes := func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true }
 	well := w.peer("well", yes)
@@ -246,6 +255,7 @@ func TestNotify(t *testing.T) {
 // TestCrash has the work for one zone crash: that is the zone's fault at its secondary, and the other zones
 // are told. The zone is tried again.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.serials["crash.example"] = crashing
@@ -273,6 +283,7 @@ func TestFetchedBeforeTheMessage(t *testing.T) {
 // TestAhead: a peer that has a later version, from a database that is lost, makes the zone move past it
 // once, whether it names the version or has to be asked. A version that is much later does not.
 func TestAhead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	yes := func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true }
 	asked, naming := w.peer("asked", yes), w.peer("naming", yes)
@@ -310,6 +321,7 @@ func all(w *world) map[string]uint32 {
 
 // TestUnsignedAnswer: an answer without a signature says nothing about the version that a secondary has.
 func TestUnsignedAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	p.unsigned.Store(true)
@@ -359,6 +371,7 @@ func TestCopyIsTheLast(t *testing.T) {
 
 // TestAheadAndDeaf: a peer that names a later version, and does not answer, makes the zone move once.
 func TestAheadAndDeaf(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.peer("deaf", func(int64) (dns.Rcode, bool) { return 0, false })
 	w.serials["example.com"] = 7
@@ -374,6 +387,7 @@ func TestAheadAndDeaf(t *testing.T) {
 
 // TestApart: many changes of a zone are one message a second.
 func TestApart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.peer("p", func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true })
 	w.run()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,6 +28,13 @@ const (
 	patience = 30 * time.Second
 	soon     = headerTime - time.Second
 )
+
+// TestMain lets eight tests run at once, because those that are parallel wait for limits of the server.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "8")
+	os.Exit(m.Run())
+}
 
 // echo answers with the body of the request, except for requests that it refuses unread.
 func echo(w http.ResponseWriter, r *http.Request) {
@@ -101,6 +109,7 @@ func TestUnsentBody(t *testing.T) {
 		"expecting, over it":     {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n" + chunk, 413},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // the server keeps most of them for a second
 			c := dial(t, l)
 			begun := time.Now()
 			if _, err := io.WriteString(c, test.request); err != nil {
