@@ -45,7 +45,9 @@ func runProgram(t testing.TB, environ []string, args ...string) *appProcess {
 	ended := make(chan error, 1)
 	args = append([]string{"-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-db", filepath.Join(t.TempDir(), "meshddns.db")}, args...)
 	go func() {
-		ended <- run(ctx, process{args: args, environ: environ, hangUps: p.hangUps, stdout: io.Discard, stderr: p.log})
+		ended <- support.Unlocked(func() error {
+			return run(ctx, process{args: args, environ: environ, hangUps: p.hangUps, stdout: io.Discard, stderr: p.log})
+		})
 	}()
 	t.Cleanup(func() {
 		cancel()

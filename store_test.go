@@ -47,7 +47,12 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (*store, erro
 }
 
 func openStoreKnowing(ctx context.Context, path string, addresses func() reconcile.Addresses, log *slog.Logger) (*store, error) {
-	db, owner, _, err := openDatabase(ctx, path, log)
+	var db *sqlite.Database
+	var owner string
+	err := support.Unlocked(func() (err error) {
+		db, owner, _, err = openDatabase(ctx, path, log)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

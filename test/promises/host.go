@@ -72,8 +72,17 @@ func (suite Suite) newHost(t testing.TB, s servertest.Server) *host {
 	return h
 }
 
-// open opens a database file.
-func (suite Suite) open(t testing.TB, path string) (*host, error) {
+// open opens a database file that no other program has open.
+func (suite Suite) open(t testing.TB, path string) (h *host, err error) {
+	err = support.Unlocked(func() error {
+		h, err = suite.tryOpen(t, path)
+		return err
+	})
+	return h, err
+}
+
+// tryOpen opens a database file, or tells that another program has it open.
+func (suite Suite) tryOpen(t testing.TB, path string) (*host, error) {
 	h := &host{t: t, suite: suite, log: &support.Log{}, vendors: map[string]*dnsVendor{}, committed: func(wake func()) { wake() }}
 	h.knows(dnsAddresses, dnsAddresses)
 	var err error

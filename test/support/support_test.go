@@ -1,6 +1,8 @@
 package support
 
 import (
+	"errors"
+	"io"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -100,6 +102,20 @@ func TestFreeAddress(t *testing.T) {
 		if try == 3 { // another process may have taken the ones before
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestUnlocked opens a database that a child holds for two tries.
+func TestUnlocked(t *testing.T) {
+	tries := 0
+	err := Unlocked(func() error {
+		if tries++; tries < 3 {
+			return errors.New("x.db is in use by another meshddns, process 1")
+		}
+		return io.EOF
+	})
+	if err != io.EOF || tries != 3 {
+		t.Errorf("%v after %d tries", err, tries)
 	}
 }
 

@@ -2,6 +2,7 @@ package support
 
 import (
 	"crypto/sha256"
+	"strings"
 	"testing"
 	"time"
 )
@@ -51,6 +52,16 @@ func Within(limit time.Duration, holds func() bool) bool {
 		allowed, measured = Paced(limit), true
 	}
 	return true
+}
+
+// Unlocked opens a database, or runs a program on it, once no other process has its lock. While another test starts a
+// program, its child has all open files of this process, and so the locks of a database that this process has just closed.
+func Unlocked(open func() error) (err error) {
+	Within(Limit, func() bool {
+		err = open()
+		return err == nil || !strings.Contains(err.Error(), "in use by another meshddns")
+	})
+	return err
 }
 
 // Eventually waits for a condition as Within does, and ends the test if it never holds.
