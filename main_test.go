@@ -755,7 +755,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	flag.Set("test.parallel", "8") // many of these tests wait
+	flag.Set("test.parallel", "16") // many of these tests wait
 	os.Exit(m.Run())
 }
 

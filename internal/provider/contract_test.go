@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("test.parallel", "8") // these tests mostly wait for servers
+	flag.Set("test.parallel", "16") // these tests mostly wait for servers
 	os.Exit(m.Run())
 }
 

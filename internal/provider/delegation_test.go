@@ -35,6 +35,7 @@ func wantDelegated(t *testing.T, client *provider.Client, cut string) {
 
 // TestPowerDNSDelegated asks a real server, whose zone has a delegation.
 func TestPowerDNSDelegated(t *testing.T) {
+	t.Parallel()
 	s := servertest.PowerDNS(t)
 	client, err := provider.NewPowerDNS(provider.Credentials{AccessKeyID: "localhost", AccessKeySecret: secrets.Secret(s.APIKey), Endpoint: s.API})
 	if err != nil {

@@ -314,6 +314,7 @@ func TestCloudConnections(t *testing.T) {
 // TestCloudInterrupted breaks a change at each of its requests in turn, in every way, and repeats it: no
 // value is lost or doubled.
 func TestCloudInterrupted(t *testing.T) {
+	t.Parallel()
 	faults := map[string]cloudtest.Fault{
 		"throttled": cloudtest.Throttle, "reset": cloudtest.Reset, "lost": cloudtest.Lost, "cut": cloudtest.Cut,
 		"503": cloudtest.Instead(cloudtest.Answer{Status: http.StatusServiceUnavailable}),
@@ -359,6 +360,7 @@ func TestCloudInterrupted(t *testing.T) {
 
 // TestCloudLag has changes show late.
 func TestCloudLag(t *testing.T) {
+	t.Parallel()
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
 		c.SetLag(2)

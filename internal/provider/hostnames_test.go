@@ -75,6 +75,7 @@ func noneOf(_, _ []Change) []Change { return nil }
 
 // TestRFC2136HostNames: BIND checks host names, the other servers do not. What is beside such names in one message is made.
 func TestRFC2136HostNames(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		refuses := noneOf
 		if s.Name == "BIND" {
@@ -86,6 +87,7 @@ func TestRFC2136HostNames(t *testing.T) {
 
 // TestRFC2136CheckNames has the statement that docs/providers.md tells of.
 func TestRFC2136CheckNames(t *testing.T) {
+	t.Parallel()
 	const statement = "check-names ignore;"
 	page, err := os.ReadFile("../../docs/providers.md")
 	if err != nil || !strings.Contains(string(page), statement) {
@@ -96,6 +98,7 @@ func TestRFC2136CheckNames(t *testing.T) {
 
 // TestRFC2136HostNamesNotGranted: below a name that the key may not change, the right is the reason, whatever the name is.
 func TestRFC2136HostNamesNotGranted(t *testing.T) {
+	t.Parallel()
 	s := servertest.BIND(t)
 	c := newClient(t, s.Addr, servertest.PartKey, servertest.PartSecret)
 	outside, _, _ := belowPrefix("_mesh-ndi")

@@ -171,6 +171,7 @@ func changeNow(t *testing.T, client *provider.Client, name string, add, remove [
 
 // TestPowerDNSKeeps changes a name with everything that others can have there.
 func TestPowerDNSKeeps(t *testing.T) {
+	t.Parallel()
 	const name = "kept.example.com"
 	s, client := newPDNSServer(t)
 	others := []string{`"same"`, `"\115ame"`, `"sam\e"`, `-"off"`, `-"\111ff"`, `-"é"`}

@@ -110,6 +110,7 @@ func mixed(t *testing.T, s servertest.Server) ([]Change, map[string]Kind) {
 }
 
 func TestRFC2136ChangeAll(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
 		changes, want := mixed(t, s)
@@ -142,6 +143,7 @@ func TestRFC2136ChangeAll(t *testing.T) {
 // TestRFC2136ChangeAllPart has a key that may change some names only: they
 // are changed, and the server is not asked about each of thousands of others.
 func TestRFC2136ChangeAllPart(t *testing.T) {
+	t.Parallel()
 	for _, s := range []servertest.Server{servertest.BIND(t), servertest.Knot(t)} {
 		t.Run(s.Name, func(t *testing.T) {
 			kind := map[string]Kind{"BIND": Permission, "Knot": BadCredentials}[s.Name]
@@ -180,6 +182,7 @@ func TestRFC2136ChangeAllPart(t *testing.T) {
 
 // TestRFC2136ChangeAllUnknown spoils the answers: no message is sent twice.
 func TestRFC2136ChangeAllUnknown(t *testing.T) {
+	t.Parallel()
 	s := servertest.BIND(t)
 	for n, test := range []struct {
 		name     string
@@ -227,6 +230,7 @@ func TestRFC2136ChangeAllUnknown(t *testing.T) {
 
 // TestRFC2136ChangeAllSizes has values so large that few fit into a message.
 func TestRFC2136ChangeAllSizes(t *testing.T) {
+	t.Parallel()
 	s := servertest.Knot(t)
 	address, count := counted(t, s.Addr)
 	c := newClient(t, address, servertest.Key, servertest.Secret)

@@ -105,6 +105,7 @@ func wantValues(t testing.TB, c *RFC2136, s servertest.Server, name string, want
 }
 
 func TestRFC2136LetterCase(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
 		zone, err := c.Zone(t.Context(), "_mesh.OFFICE.Example.COM.")
@@ -128,6 +129,7 @@ func TestRFC2136LetterCase(t *testing.T) {
 }
 
 func TestRFC2136Changed(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c, name := rightClient(t, s), "moved.example.com"
 		s.Update(t, "add "+name+` 60 TXT "one"`, "add "+name+` 60 TXT "two"`)
@@ -181,6 +183,7 @@ func relayCounted(t *testing.T, server string, spoil func(answer []byte) []byte)
 
 // TestRFC2136Neighbour counts the questions that tell a wildcard's answers.
 func TestRFC2136Neighbour(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		address, count := counted(t, s.Addr)
 		c := newClient(t, address, servertest.Key, servertest.Secret)
@@ -241,6 +244,7 @@ func keyCases() []keyCase {
 }
 
 func TestRFC2136Keys(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		serial := s.Serial(t)
 		for _, k := range keyCases() {
@@ -296,6 +300,7 @@ func wantSkew(t *testing.T, err error, seconds int) {
 }
 
 func TestRFC2136Outside(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
 		add := []Value{{"ours"}}
@@ -494,6 +499,7 @@ func wantOutcome(t *testing.T, err error, kind Kind) {
 
 // TestRFC2136LostAnswer makes a change without an answer: only a read tells that it was made.
 func TestRFC2136LostAnswer(t *testing.T) {
+	t.Parallel()
 	s := servertest.BIND(t)
 	name := "lost.example.com"
 	c := newClient(t, relay(t, s.Addr, func([]byte) []byte { return nil }), servertest.Key, servertest.Secret)

@@ -20,6 +20,7 @@ import (
 )
 
 func TestRFC2136Zone(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
 		for _, name := range []string{
@@ -48,6 +49,7 @@ func TestRFC2136Zone(t *testing.T) {
 // TestRFC2136ZoneRemoved takes the zone from a running server: only a key that
 // the server accepts may hear that it is gone. Knot says so to any key.
 func TestRFC2136ZoneRemoved(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		s.RemoveZone(t)
 		bad := map[string]Kind{"BIND": BadCredentials, "Knot": ZoneNotFound, "PowerDNS": BadCredentials}[s.Name]
@@ -147,6 +149,7 @@ func TestRFC2136ZoneOfAlias(t *testing.T) {
 }
 
 func TestRFC2136NameHandedOn(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
 		for name, target := range map[string]string{
@@ -213,6 +216,7 @@ func TestRFC2136ReadAll(t *testing.T) {
 // TestRFC2136NotListed has keys that may not transfer the zone. A wrong one
 // looks the same where the server does not tell.
 func TestRFC2136NotListed(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		for name, test := range map[string]struct {
 			key, secret string
@@ -250,6 +254,7 @@ func TestRFC2136NotListed(t *testing.T) {
 
 // TestRFC2136Overlap lists a zone while its names are read and changed.
 func TestRFC2136Overlap(t *testing.T) {
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
 		var wg sync.WaitGroup

@@ -51,6 +51,7 @@ func (u scriptUser) Remove(t testing.TB, name string, value []string) {
 
 // TestWebhookScript runs the contract test of all clients with the script in docs/webhook.md.
 func TestWebhookScript(t *testing.T) {
+	t.Parallel()
 	support.Need(t, "python3")
 	page, err := os.ReadFile("../../docs/webhook.md")
 	if err != nil {
