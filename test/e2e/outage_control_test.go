@@ -88,6 +88,9 @@ func TestProviderFaultsControls(t *testing.T) {
 	for _, control := range outageControls {
 		t.Run(control.name, func(t *testing.T) {
 			t.Parallel()
+			if control.outage.name == manyRecords && zoneRecords(t) < largeZone {
+				t.Skipf("long: %s is less than %d", largeZones, largeZone)
+			}
 			if control.outage.name == "" {
 				control.outage = outage{name: "HTML", codes: `^bad_answer$`}
 			}

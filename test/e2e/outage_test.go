@@ -104,7 +104,7 @@ func TestProviderFaults(t *testing.T) {
 	}
 	t.Parallel()
 	names := append(cloudtest.Names(), "rfc2136")
-	short := os.Getenv(allOutages) == "" && zoneRecords(t) < 200_000
+	short := os.Getenv(allOutages) == "" && zoneRecords(t) < largeZone
 	for _, name := range names {
 		for _, o := range outages {
 			switch {
