@@ -20,6 +20,7 @@ const soon = 2 * time.Second
 func TestNamedSources(t *testing.T) {
 	notShort(t)
 	support.Need(t, "dig", "ip")
+	t.Parallel()
 	if !inNamespace(t) {
 		return
 	}
@@ -86,8 +87,6 @@ func tells(t *testing.T, address string) string {
 func (p *program) inDNS(limit time.Duration, endpoints string) {
 	p.t.Helper()
 	support.Eventually(p.t, limit, endpoints+" is published", func() bool {
-		_, published, _ := strings.Cut(strings.Trim(p.dig("+short", "mesh.example.com", "TXT"), "\"\n"), " o=")
-		_, published, _ = strings.Cut(published, " ")
-		return published == endpoints
+		return endpointsOf(p.txt("mesh.example.com")) == endpoints
 	})
 }

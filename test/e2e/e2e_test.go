@@ -35,6 +35,7 @@ func (p *program) configure(mode, endpoint string) {
 
 // A release that SIGKILL cuts short is taken up by the next start.
 func TestReleaseAfterKill(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	p := start(t, "-db", db)
 	p.configure("auto", "tcp://203.0.113.7:1")
@@ -83,7 +84,7 @@ func TestAddressChange(t *testing.T) {
 	p.configure("auto", "tcp://{ipv4}:11010")
 	published := func(address string) func() bool {
 		return func() bool {
-			return strings.Contains(p.dig("+short", "mesh.example.com", "TXT"), " tcp://"+address+":11010\"")
+			return strings.HasSuffix(p.txt("mesh.example.com"), " tcp://"+address+":11010")
 		}
 	}
 	p.eventually("the first address is published", published("192.31.195.7"))
@@ -129,6 +130,7 @@ func (p *program) runs() (n int) {
 }
 
 func TestUnixSocket(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "api.sock")
 	p := start(t, "-listen", "unix:"+socket, "-db", filepath.Join(dir, "meshddns.db"))
@@ -146,6 +148,7 @@ func TestUnixSocket(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tokens")
 	if err := os.WriteFile(file, []byte("first-token-0123456789\nsecond-token-987654321\n"), 0o600); err != nil {
@@ -188,6 +191,7 @@ func TestTokens(t *testing.T) {
 
 // What cannot work is refused at the start, in words, with exit status 1.
 func TestRefusedStart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -252,6 +256,7 @@ func TestVersion(t *testing.T) {
 // SIGTERM ends the program in good order: the log is written back into the
 // database and its companions are gone.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	p := start(t, "-db", db)
 	p.configure("auto", "tcp://203.0.113.7:1")

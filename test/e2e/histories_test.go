@@ -44,7 +44,7 @@ const (
 func TestHistories(t *testing.T) {
 	notShort(t)
 	t.Parallel()
-	count, first := number(t, "MESHDDNS_HISTORIES", support.Count(6, 40)), number(t, "MESHDDNS_HISTORY_SEED", 1)
+	count, first := number(t, "MESHDDNS_HISTORIES", support.Count(4, 40)), number(t, "MESHDDNS_HISTORY_SEED", 1)
 	quickBinary(t)
 	tally := &tally{counts: map[string]int{}}
 	runSeeds(t, first, count, historyWorkers, func(t *testing.T, seed int) { runHistory(t, uint64(seed), tally) })

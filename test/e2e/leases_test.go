@@ -76,7 +76,7 @@ func (p *program) lastEvent() (seq int64) {
 // leased returns the published endpoints of a prefix that are in the network of these tests, sorted.
 func (p *program) leased(prefix string) (endpoints []string) {
 	p.t.Helper()
-	return tenants(strings.Trim(p.dig("+short", "_mesh."+prefix+".mesh.example.com", "TXT"), `"`))
+	return tenants(p.txt("_mesh." + prefix + ".mesh.example.com"))
 }
 
 // tenants returns the words of a text that are endpoints in the network of these tests, sorted.

@@ -49,7 +49,7 @@ func (u updater) run(t *testing.T, token, address, host string, more ...string) 
 	file := filepath.Join(u.folder, "client.conf")
 	text := fmt.Sprintf(u.config, u.server, token, address, host)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	args := strings.Fields(strings.NewReplacer("DIR", u.folder, "FILE", file).Replace(u.args))
 	program := u.name
@@ -83,39 +83,53 @@ func TestNodeClients(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	support.Need(t, "ddclient", "inadyn", "dig")
+	for _, u := range updaters {
+		t.Run(u.name, func(t *testing.T) {
+			t.Parallel()
+			u.updates(t)
+		})
+	}
+}
+
+// updates is a client's first update, none, those that are refused, and another address.
+func (u updater) updates(t *testing.T) {
 	p, nodes := startNodes(t, filepath.Join(t.TempDir(), "meshddns.db"))
 	p.configure("auto", "tcp://203.0.113.7:1")
-	for _, u := range updaters {
-		u.folder, u.server = t.TempDir(), nodes.http
-		token := p.lend(p.reserve(u.name), "home")
-		host := u.name + ".mesh.example.com"
-		if said, err := u.run(t, token, "192.31.195.7", host); err != nil || !strings.Contains(said, u.good) {
-			t.Errorf("%s: %v, and no %q:\n%s", u.name, err, u.good, said)
-		}
-		p.wants(u.name, "192.31.195.7")
-		p.settled()
-		last := p.lastEvent()
-		if said, err := u.run(t, token, "192.31.195.7", host); err != nil {
-			t.Errorf("%s, once more: %v\n%s", u.name, err, said)
-		}
-		if said, err := u.run(t, token, "192.31.195.7", host, u.force); err != nil || !strings.Contains(said, "nochg") {
-			t.Errorf("%s, forced: %v, and no nochg:\n%s", u.name, err, said)
-		}
-		if said, err := u.run(t, "wrong"+token, "192.31.195.8", host, u.force); err == nil || !strings.Contains(said, "badauth") {
-			t.Errorf("%s with a wrong password: %v, and no badauth:\n%s", u.name, err, said)
-		}
-		if said, _ := u.run(t, token, "192.31.195.8", "other.mesh.example.com", u.force); !strings.Contains(said, "nohost") {
-			t.Errorf("%s with an unknown host: no nohost:\n%s", u.name, said)
-		}
-		p.settled()
-		if now := p.lastEvent(); now != last {
-			t.Errorf("%s: the runs without a change made the events after %d: %s", u.name, last, p.call(200, "GET", fmt.Sprintf("/api/v1/ddns/events?after=%d", last), "").body)
-		}
-		p.wants(u.name, "192.31.195.7")
-		u.until(t, p, u.good, token, "192.31.195.8", host)
-		p.wants(u.name, "192.31.195.8")
-		u.tooSoon(t, p, nodes, token, host)
+	u.folder, u.server = t.TempDir(), nodes.http
+	token := p.lend(p.reserve(u.name), "home")
+	host := u.name + ".mesh.example.com"
+	if said, err := u.run(t, token, "192.31.195.7", host); err != nil || !strings.Contains(said, u.good) {
+		t.Errorf("%v, and no %q:\n%s", err, u.good, said)
 	}
+	p.wants(u.name, "192.31.195.7")
+	p.settled()
+	last := p.lastEvent()
+	if said, err := u.run(t, token, "192.31.195.7", host); err != nil {
+		t.Errorf("once more: %v\n%s", err, said)
+	}
+	if said, err := u.run(t, token, "192.31.195.7", host, u.force); err != nil || !strings.Contains(said, "nochg") {
+		t.Errorf("forced: %v, and no nochg:\n%s", err, said)
+	}
+	stranger := u
+	stranger.folder = t.TempDir()
+	var refused sync.WaitGroup
+	refused.Go(func() {
+		if said, _ := stranger.run(t, token, "192.31.195.8", "other.mesh.example.com", u.force); !strings.Contains(said, "nohost") {
+			t.Errorf("with an unknown host: no nohost:\n%s", said)
+		}
+	})
+	if said, err := u.run(t, "wrong"+token, "192.31.195.8", host, u.force); err == nil || !strings.Contains(said, "badauth") {
+		t.Errorf("with a wrong password: %v, and no badauth:\n%s", err, said)
+	}
+	refused.Wait()
+	p.settled()
+	if now := p.lastEvent(); now != last {
+		t.Errorf("the runs without a change made the events after %d: %s", last, p.call(200, "GET", fmt.Sprintf("/api/v1/ddns/events?after=%d", last), "").body)
+	}
+	p.wants(u.name, "192.31.195.7")
+	u.until(t, p, u.good, token, "192.31.195.8", host)
+	p.wants(u.name, "192.31.195.8")
+	u.tooSoon(t, p, nodes, token, host)
 }
 
 // tooSoon has the client come right after another change: it is told to come again later. A client that is

@@ -21,6 +21,7 @@ import (
 // TestProbeAfterKill kills the program when the provider has made the value of a
 // connection test: the next start withdraws it, and erases the key that it was made with.
 func TestProbeAfterKill(t *testing.T) {
+	t.Parallel()
 	cloud := cloudtest.Webhook(t)
 	target, err := url.Parse(cloud.URL)
 	if err != nil {
@@ -60,6 +61,7 @@ func TestProbeAfterKill(t *testing.T) {
 // A connection test that is in flight when the program is stopped is finished, and sees its value at the
 // built-in server.
 func TestProbeAtStop(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	p := startAt(t, quickBinary(t), "-db", path)
 	p.configure("manual", "tcp://203.0.113.7:1")

@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/dns"
+	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
 
@@ -34,7 +36,7 @@ const dirName = "MESHDDNS_TEST_PROGRAMS"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("test.parallel", "16") // these tests mostly wait for other programs
+	flag.Set("test.parallel", "24") // these tests mostly wait for other programs
 	if dir = os.Getenv(dirName); dir != "" {
 		os.Exit(m.Run())
 	}
@@ -248,6 +250,21 @@ func (p *program) dig(args ...string) string {
 		p.t.Fatalf("dig %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// txt returns the TXT records of a name at the built-in server, each on a line. It costs a hundredth of what dig does,
+// so tests ask with it until something is published.
+func (p *program) txt(name string) string {
+	p.t.Helper()
+	var lines []string
+	for _, record := range servertest.Ask(p.t, p.dns, name, dns.TypeTXT).Answers {
+		parts, err := dns.ParseTXT(record.Data)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		lines = append(lines, strings.Join(parts, ""))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // stop ends the program with SIGTERM, which it must survive in good order.

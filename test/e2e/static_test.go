@@ -263,6 +263,7 @@ func damaged(t *testing.T, path string) string {
 func TestStaticFullDisk(t *testing.T) {
 	notShort(t)
 	support.Need(t, "dig", "mount")
+	t.Parallel()
 	if !inNamespaces(t, 0, syscall.CLONE_NEWNS) {
 		return
 	}
