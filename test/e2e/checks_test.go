@@ -34,6 +34,9 @@ const (
 // checkQuiet is the least time between two changes of a name: the short form takes the program in which it is short.
 var checkQuiet = time.Duration(support.Count(int(time.Second), int(time.Minute)))
 
+// checkProbes is for how many probes of a living endpoint a test looks whether a dead one stays as it is.
+var checkProbes = int64(support.Count(2, 4))
+
 // checksBinary is the program with that time.
 func checksBinary(t *testing.T) string {
 	t.Helper()
@@ -53,7 +56,7 @@ func TestEndpointDies(t *testing.T) {
 	living, dying := serve(t, "127.0.0.1:7001"), serve(t, "127.0.0.1:7002")
 	p := startChecksAt(t, checksBinary(t), filepath.Join(t.TempDir(), "meshddns.db"))
 	id := p.reserveChecked("two", tcpCheck, "tcp://"+living.address, "tcp://"+dying.address)
-	alone := p.reserveChecked("alone", tcpCheck, "tcp://"+dying.address)
+	alone := p.reserveChecked("alone", `{"kind":"tcp","interval":5,"fall":1,"rise":2}`, "tcp://"+dying.address)
 
 	began := time.Now()
 	dying.close()
@@ -66,8 +69,9 @@ func TestEndpointDies(t *testing.T) {
 	if len(dead) != 1 || dead[0].Kind != "endpoint.dead" || dead[0].Detail.After.Endpoint != "tcp://"+dying.address || !strings.Contains(dead[0].Detail.Error, "refused") {
 		t.Fatalf("events: %+v", dead)
 	}
+	p.eventually("the only endpoint of a usage has failed as often as its check allows", func() bool { return len(p.failing(alone)) == 1 })
 	probes := living.accepted.Load()
-	support.Eventually(t, 5*2*checkEvery, "the only endpoint of a usage has failed as often", func() bool { return living.accepted.Load() >= probes+4 })
+	support.Eventually(t, 5*2*checkEvery, "more probes, none of which takes it out", func() bool { return living.accepted.Load() >= probes+checkProbes })
 
 	began = time.Now()
 	dying.open(t)
@@ -155,7 +159,7 @@ func TestUplinkCut(t *testing.T) {
 			if p.published("three") != strings.Join(all, " ") {
 				t.Fatalf("%q is published while the link is cut", p.published("three"))
 			}
-			return near.accepted.Load() >= probes+4
+			return near.accepted.Load() >= probes+checkProbes
 		})
 		t.Logf("the link was cut %s for %.1f s", cut.where, time.Since(began).Seconds())
 		if failing := p.failing(id); !slices.Equal(failing, all[1:]) {
@@ -196,7 +200,7 @@ func TestDeadOverRestart(t *testing.T) {
 		if got := p.published("two"); got != "tcp://"+living.address {
 			t.Fatalf("%q is published after the restart", got)
 		}
-		return living.accepted.Load() >= probes+4
+		return living.accepted.Load() >= probes+checkProbes
 	})
 	if kinds := kindsOf(p.endpointEvents(id)); kinds != "endpoint.dead" {
 		t.Errorf("after the restart: events %q", kinds)
@@ -279,10 +283,10 @@ func (p *program) publishes(limit time.Duration, prefix, endpoints string) {
 // published returns the endpoints of a prefix in DNS.
 func (p *program) published(prefix string) string {
 	p.t.Helper()
-	return endpointsOf(p.dig("+short", "_mesh."+prefix+".mesh.example.com", "TXT"))
+	return endpointsOf(p.txt("_mesh." + prefix + ".mesh.example.com"))
 }
 
-// endpointsOf returns the endpoints of a TXT record that dig prints.
+// endpointsOf returns the endpoints of a TXT record, with or without the quotes that dig prints.
 func endpointsOf(record string) string {
 	_, value, _ := strings.Cut(strings.Trim(record, "\"\n"), " o=")
 	_, value, _ = strings.Cut(value, " ")
