@@ -457,7 +457,7 @@ func TestPlaceWorlds(t *testing.T) {
 	for what, first := range map[string]placeWorld{"marked": {want: ours1}, "sibling": sibling, "sibling beside a value of others": beside} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			followWorlds(t, first, support.Count(20_000, math.MaxInt))
+			followWorlds(t, first, support.Count(8_000, math.MaxInt))
 		})
 	}
 }
