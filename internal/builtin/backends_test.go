@@ -124,6 +124,7 @@ func TestTwoBackendsCases(t *testing.T) {
 
 // TestTwoBackendsRandom makes random changes, and asks at once for random names.
 func TestTwoBackendsRandom(t *testing.T) {
+	t.Parallel()
 	b := startTwo(t, true)
 	random := rand.New(rand.NewPCG(5, 7))
 	name := func() string {

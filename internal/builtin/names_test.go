@@ -69,6 +69,7 @@ func (m model) check(t *testing.T, c *names, name string) {
 
 // Random changes of names and zones, above and below each other.
 func TestCacheIsTheModel(t *testing.T) {
+	t.Parallel()
 	c, m := newCache(t), model{map[string]string{}, map[string]uint32{}}
 	random := rand.New(rand.NewPCG(1, 2))
 	name := func() string {

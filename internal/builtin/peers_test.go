@@ -178,6 +178,7 @@ func tsigError(m dns.Message) dns.Rcode {
 // TestUnreadTransfers: transfers that a peer does not read take neither the places of another peer nor
 // memory without bound, and end.
 func TestUnreadTransfers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.zone("example.com")
 	w.fill(20_000)

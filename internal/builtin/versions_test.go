@@ -157,6 +157,7 @@ func apply(t testing.TB, zone []string, answer []dns.RR) []string {
 // TestTransfers: after random changes the zone of a peer that fetched changes is the zone that a new
 // peer gets, whatever it missed.
 func TestTransfers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.zone("example.com")
 	w.zone("inner.example.com")
@@ -271,6 +272,7 @@ func TestRenew(t *testing.T) {
 
 // TestJournalIsBounded: a peer that has missed more changes than are kept gets the whole zone.
 func TestJournalIsBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.zone("example.com")
 	p := newPeers(t)
@@ -301,6 +303,7 @@ func TestJournalIsBounded(t *testing.T) {
 // TestIdleJournalIsBounded: of a zone that does not change sixteen starts are kept. A peer that has missed them gets
 // an empty change, one that has missed more the whole zone. Zones that are gone, and the catalog, have no journal.
 func TestIdleJournalIsBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.name("catalog.invalid")
 	for _, zone := range []string{"example.com", "busy.example", "gone.example"} {
