@@ -16,6 +16,7 @@ import (
 
 	"meshddns/internal/dns"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // dnsGate stands before a DNS server, UDP and TCP.
@@ -101,7 +102,7 @@ func (g *dnsGate) set(fault string) {
 	}
 	if was == blackHole || was == "reset" { // whose ports are closed
 		g.close()
-		if !g.listen() {
+		if !support.Within(limit, g.listen) {
 			g.t.Error("the port of the gate is gone")
 		}
 	}
@@ -116,8 +117,12 @@ func (g *dnsGate) set(fault string) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.hole = silentPort(g.t, g.addr)
-		if udp, err := net.ListenPacket("udp", g.addr); err == nil { // takes every datagram and answers none
-			g.udp = udp
+		err := whenFree(func() (err error) {
+			g.udp, err = net.ListenPacket("udp", g.addr) // takes every datagram and answers none
+			return err
+		})
+		if err != nil {
+			g.t.Error(err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -69,7 +70,11 @@ func newGate(t *testing.T, target string, certs map[string]*tls.Certificate) *ga
 }
 
 func (g *gate) listen(addr string) {
-	plain, err := net.Listen("tcp", addr)
+	var plain net.Listener
+	err := whenFree(func() (err error) {
+		plain, err = net.Listen("tcp", addr)
+		return err
+	})
 	if err != nil {
 		g.t.Errorf("the port of the gate: %v", err)
 		return
@@ -507,6 +512,16 @@ func (g *gate) many(w http.ResponseWriter, r *http.Request, body []byte) bool {
 
 const blackHole = "black hole"
 
+// whenFree takes a port that this process has just closed. While another test starts a program, its child has the
+// closed socket, too.
+func whenFree(take func() error) (err error) {
+	support.Within(limit, func() bool {
+		err = take()
+		return !errors.Is(err, syscall.EADDRINUSE)
+	})
+	return err
+}
+
 // silentPort takes a port and lets no connection come about: its queue is full, so
 // the kernel drops every SYN.
 func silentPort(t *testing.T, addr string) (undo func()) {
@@ -517,7 +532,9 @@ func silentPort(t *testing.T, addr string) (undo func()) {
 		err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	}
 	if err == nil {
-		err = syscall.Bind(fd, &syscall.SockaddrInet4{Port: number, Addr: [4]byte(net.ParseIP(host).To4())})
+		err = whenFree(func() error {
+			return syscall.Bind(fd, &syscall.SockaddrInet4{Port: number, Addr: [4]byte(net.ParseIP(host).To4())})
+		})
 	}
 	if err == nil {
 		err = syscall.Listen(fd, 0)

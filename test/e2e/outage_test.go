@@ -181,7 +181,7 @@ func newOutageHouse(t *testing.T, name string, o outage) *outageHouse {
 		h.set(o.name)
 		h.patience = 5 * time.Minute // each list takes seconds, on a busy machine half a minute
 	}
-	if o.held { // calls that take their whole time come one after the other
+	if o.bound { // calls that take their whole time come one after the other
 		h.patience = 2 * time.Minute
 	}
 	if o.many { // a client waits twice for 20 s until the provider shows what it has taken; lost calls take luck
