@@ -217,7 +217,7 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 		return nil, err
 	}
 	warnings := o.configurationWarnings(stored, members)
-	count, id, err := o.store.ServicesOutside(ctx, stored.Zone)
+	count, id, err := ledger.ServicesOutside(ctx, o.store.db.Reading(ctx), stored.Zone)
 	if count > 0 {
 		warnings = append(warnings, msg.Phrase{ID: msg.WarnOutside, Args: []any{stored.Zone, count, id}})
 	}
@@ -345,7 +345,7 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 	all := slices.Concat(web.WarnMembers(members, answers.Service{}, "zone", "warnings"),
 		web.WarnMembers(v.ConfigMembers(), mesh.ServiceConfig{}),
 		answers.WarnAddresses(config.Endpoints, o.engine.Addresses().Last))
-	beside, err := o.store.ServiceBeside(ctx, v)
+	beside, err := ledger.ServiceBeside(ctx, o.store.db.Reading(ctx), v)
 	if err != nil {
 		return nil, err
 	}

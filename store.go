@@ -255,22 +255,6 @@ func (s *store) Service(ctx context.Context, id string) (mesh.Service, error) {
 	return ledger.ScanService(s.db.Reading(ctx).QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, id))
 }
 
-// ServiceBeside returns the id of another service with the zone of a service, "" without one.
-func (s *store) ServiceBeside(ctx context.Context, v mesh.Service) (id string, err error) {
-	err = s.db.Reading(ctx).QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
-	return id, sqlite.Absent(err, nil)
-}
-
-// ServicesOutside counts the services with usages that use the configuration's provider in zones
-// that it does not have, so that their values are not published. It returns the id of one.
-func (s *store) ServicesOutside(ctx context.Context, zone string) (count int, id string, err error) {
-	err = s.db.Reading(ctx).QueryRowContext(ctx, `
-		SELECT count(*), coalesce(min(id), '') FROM services
-		WHERE provider = '' AND zone <> '' AND usage_count > 0 AND
-		      NOT (zone_key = ?1 OR zone_key > ?1 || '.' AND zone_key < ?1 || '/')`, dns.Reverse(zone)).Scan(&count, &id)
-	return count, id, err
-}
-
 // Services reads at most limit services after an id, in the order of their ids.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]mesh.Service, error) {
 	return sqlite.Collect(ctx, s.db.Reading(ctx), ledger.ScanService, ledger.SelectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)

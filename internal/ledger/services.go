@@ -47,3 +47,19 @@ func (g *Ledger) ServiceZones(ctx context.Context, limit int) ([]mesh.ServiceZon
 		return z, err
 	}, `SELECT zone, provider, coalesce(account, 0) FROM services WHERE zone > '' ORDER BY zone, provider LIMIT ? + 0`, limit)
 }
+
+// ServiceBeside returns the id of another service with the zone of a service, "" without one.
+func ServiceBeside(ctx context.Context, q sqlite.Queryer, v mesh.Service) (id string, err error) {
+	err = q.QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
+	return id, sqlite.Absent(err, nil)
+}
+
+// ServicesOutside counts the services with usages that use the configuration's provider in zones
+// that it does not have, so that their values are not published. It returns the id of one.
+func ServicesOutside(ctx context.Context, q sqlite.Queryer, zone string) (count int, id string, err error) {
+	err = q.QueryRowContext(ctx, `
+		SELECT count(*), coalesce(min(id), '') FROM services
+		WHERE provider = '' AND zone <> '' AND usage_count > 0 AND
+		      NOT (zone_key = ?1 OR zone_key > ?1 || '.' AND zone_key < ?1 || '/')`, dns.Reverse(zone)).Scan(&count, &id)
+	return count, id, err
+}
