@@ -339,10 +339,13 @@ func (e *Engine) end(t *task, p *pass, stored bool) {
 	case !stored:
 		e.unstored[name] = e.config.Now().Add(breath)
 	case e.pass == nil:
-	case p == e.pass:
-		p.count(t)
-	case name <= e.pass.progress.Cursor: // the pass began meanwhile, and left out this name because it was in work
-		e.pass.again.add(name)
+	default:
+		if p == e.pass {
+			p.count(t)
+		}
+		if t.during != e.pass && name <= e.pass.progress.Cursor { // the pass left out this name because it was in work
+			e.pass.again.add(name)
+		}
 	}
 	if t.deferred {
 		return // the work goes on

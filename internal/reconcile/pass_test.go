@@ -205,35 +205,47 @@ func TestMarksBelongToThePass(t *testing.T) {
 }
 
 // TestWorkBeforeThePass has a name in work when what is wanted changes and a pass begins: the pass works on the name again,
-// because that work knows only what was wanted before.
+// because that work knows only what was wanted before. The name was due, or its zone was down.
 func TestWorkBeforeThePass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "auto")
-		w.service("a.example", w.account("key"))
-		name := w.reserve("a.example", "office")
-		w.sync(time.Minute)
-		arrived, open := make(chan struct{}, 9), make(chan struct{})
-		w.vendor.on(func(_ context.Context, what, at string) error {
-			if what == "change" && at == name {
-				arrived <- struct{}{}
-				<-open
+	for _, down := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "auto")
+			w.exec(`UPDATE configuration SET max_retries = 3`)
+			w.service("a.example", w.account("key"))
+			w.service("b.example", w.account("key"))
+			name := w.reserve("a.example", "a")
+			w.reserve("b.example", "b") // the pass goes on behind the name
+			w.sync(time.Minute)
+			arrived, open, fails := make(chan struct{}, 9), make(chan struct{}), down
+			w.vendor.on(func(_ context.Context, what, at string) error {
+				switch {
+				case zoneOf(at) == "a.example" && fails:
+					fails = false
+					return &provider.Error{Kind: provider.Network}
+				case what == "change" && at == name:
+					arrived <- struct{}{}
+					<-open
+				}
+				return nil
+			})
+			w.exec(`UPDATE services SET txt_endpoints = '["tcp://192.0.2.1:1"]'`)
+			w.due(name, reconcile.LaneChanged)
+			<-arrived
+			if waited := w.count(`SELECT count(*) FROM names WHERE lane GLOB 'zone *' AND due > 0`) == 1; waited != down {
+				t.Errorf("the name waited for its zone: %v", waited)
 			}
-			return nil
+			w.exec(`UPDATE services SET txt_endpoints = '["tcp://192.0.2.2:1"]'`)
+			w.tx(func(ctx context.Context, tx *sql.Tx) error {
+				return w.ledger.RequestPass(ctx, tx, reconcile.TriggerChange)
+			})
+			after(3 * time.Second)
+			close(open)
+			after(3 * time.Second)
+			if got := fmt.Sprint(w.vendor.values[name]); !strings.Contains(got, "192.0.2.2") {
+				t.Errorf("published is %s, down %v", got, down)
+			}
 		})
-		w.exec(`UPDATE services SET txt_endpoints = '["tcp://192.0.2.1:1"]'`)
-		w.due(name, reconcile.LaneChanged)
-		<-arrived
-		w.exec(`UPDATE services SET txt_endpoints = '["tcp://192.0.2.2:1"]'`)
-		w.tx(func(ctx context.Context, tx *sql.Tx) error {
-			return w.ledger.RequestPass(ctx, tx, reconcile.TriggerChange)
-		})
-		after(3 * time.Second)
-		close(open)
-		after(3 * time.Second)
-		if got := fmt.Sprint(w.vendor.values[name]); !strings.Contains(got, "192.0.2.2") {
-			t.Errorf("published is %s", got)
-		}
-	})
+	}
 }
 
 // TestMarksOfOthers has a zone that hangs with a page of names: the names of another service that has
