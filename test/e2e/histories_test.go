@@ -406,6 +406,7 @@ func (w *history) end() {
 	if w.keyFor(config.credentials) == nil && config.provider != "builtin" {
 		config.credentials = w.keyOf(w.homes[0])
 	}
+	w.givesZone(config)
 	w.mutate(w.putConfig(config))
 	w.rest("all is well again")
 	for len(w.model.usages) > 0 {
@@ -416,6 +417,23 @@ func (w *history) end() {
 		w.mutate(w.deleteService(id))
 	}
 	w.rest("only the configuration is left")
+}
+
+// givesZone gives the account of a configuration a zone for its record, if it has none: a visit wants that a pass ends well.
+func (w *history) givesZone(c modelConfig) {
+	key := w.keyFor(c.credentials)
+	if key == nil {
+		return
+	}
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	for zone := range key.account.zones {
+		if c.domain == zone || strings.HasSuffix(c.domain, "."+zone) {
+			return
+		}
+	}
+	w.say("  %s has %s", key.account.name, c.domain)
+	key.account.zones[c.domain] = map[string][]standing{}
 }
 
 // erased wants every key gone from the database but the configuration's. Later

@@ -259,15 +259,26 @@ func (m model) endpointsOf(u modelUsage) (own, leased []mesh.Endpoint) {
 	return own, leased
 }
 
+// formatsOf gives the formats of a usage, none for the usual one.
+func (m model) formatsOf(u modelUsage) []string {
+	if len(u.formats) > 0 {
+		return u.formats
+	}
+	return m.services[u.service].formats
+}
+
+// hasMesh1 reports whether the value with the mark has the endpoints of a usage.
+func (m model) hasMesh1(u modelUsage) bool {
+	formats := m.formatsOf(u)
+	return len(formats) == 0 || slices.Contains(formats, mesh.Mesh1)
+}
+
 // values gives what a usage publishes: the value with the mark, and the values of other formats.
 func (m model) values(u modelUsage, owner string) (value, siblings string) {
-	formats := u.formats
-	if len(formats) == 0 {
-		formats = m.services[u.service].formats
-	}
+	formats := m.formatsOf(u)
 	own, leased := m.endpointsOf(u)
 	value = meshValue(fmt.Sprint(u.network), owner, nil)
-	if len(formats) == 0 || slices.Contains(formats, mesh.Mesh1) {
+	if m.hasMesh1(u) {
 		value, _ = mesh.Fit(fmt.Sprint(u.network), owner, own, leased)
 	}
 	var lines []string

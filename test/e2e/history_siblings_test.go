@@ -256,6 +256,29 @@ type publishedFormat struct {
 	LeftOut                          []struct{ Endpoint string } `json:"left_out"`
 }
 
+// shownUsage is what a usage says of its records.
+type shownUsage struct {
+	Publish struct{ Formats []publishedFormat }
+}
+
+// formatsOf gives what a usage says of its records. If it alone has its name, it says what has no room in them; an
+// endpoint that was dead and is not checked any more is left out for a moment.
+func (w *history) formatsOf(u modelUsage) (got shownUsage) {
+	w.t.Helper()
+	alone := !slices.ContainsFunc(w.model.usages, func(o modelUsage) bool { return o.id != u.id && w.model.name(o) == w.model.name(u) })
+	w.until("what records leave out", func() string {
+		got = shownUsage{}
+		w.get(usagesPath+"/"+u.id, &got)
+		for _, f := range got.Publish.Formats {
+			if wrong := w.leftOut(u, f); alone && wrong != "" {
+				return wrong
+			}
+		}
+		return ""
+	})
+	return got
+}
+
 // checkFormats compares what is said of the records without a mark with what stands.
 func (w *history) checkFormats() {
 	w.t.Helper()
@@ -266,15 +289,8 @@ func (w *history) checkFormats() {
 		if _, single := wish.only(); u.releasing || !single || wish.bad {
 			continue
 		}
-		var got struct {
-			Publish struct{ Formats []publishedFormat }
-		}
-		w.get(usagesPath+"/"+u.id, &got)
-		alone := !slices.ContainsFunc(w.model.usages, func(o modelUsage) bool { return o.id != u.id && w.model.name(o) == w.model.name(u) })
+		got := w.formatsOf(u)
 		for _, f := range got.Publish.Formats {
-			if alone {
-				w.checkLeftOut(u, f)
-			}
 			if f.Format == "mesh1" || len(f.Values) == 0 {
 				continue
 			}
