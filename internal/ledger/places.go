@@ -203,17 +203,19 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 }
 
 // AddLeftovers stores leftovers, and makes their names due. It skips a name that has got a
-// place in the zone meanwhile, or one whose zone is being found.
+// place in the zone meanwhile, or one whose zone is being found, and one whose account is gone, as that of a write test is
+// after it.
 func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
 	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range places {
-			var known bool
+			var skipped bool
 			err := tx.QueryRowContext(ctx, `
-				SELECT EXISTS (SELECT 1 FROM places WHERE name = ? AND owner = '' AND account = ? AND zone IN ('', ?))`, p.Name, p.Account.ID, p.Zone).Scan(&known)
+				SELECT EXISTS (SELECT 1 FROM places WHERE name = ?1 AND owner = '' AND account = ?2 AND zone IN ('', ?3)) OR
+				       NOT EXISTS (SELECT 1 FROM accounts WHERE id = ?2)`, p.Name, p.Account.ID, p.Zone).Scan(&skipped)
 			if err != nil {
 				return err
 			}
-			if known {
+			if skipped {
 				continue
 			}
 			if _, err := g.savePlace(ctx, tx, p); err != nil {

@@ -119,6 +119,8 @@ func TestLeftovers(t *testing.T) {
 	for _, name := range []string{"a", "known", "b", "c"} {
 		places = append(places, reconcile.Place{Name: name, Account: account, Zone: "example.com", State: reconcile.Leftover, Standing: value(1)})
 	}
+	gone := reconcile.Account{ID: account.ID + 1} // that of a write test is gone after it
+	places = append(places, reconcile.Place{Name: "d", Account: gone, Zone: "example.com", State: reconcile.Leftover, Standing: value(1)})
 	b.must(b.AddLeftovers(t.Context(), places))
 	want(t, "due", b.dueIn(reconcile.LaneAsked), []string{"a", "b", "c"})
 	var names []string
