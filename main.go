@@ -122,11 +122,15 @@ func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	return printable(groups, a)
 }
 
-// printable makes a text of a line, such as a name that a provider has, one line of printable characters. A stack keeps its
-// lines.
+// printable makes a text or an error of a line, such as a name that a provider has, one line of printable characters. A
+// stack keeps its lines.
 func printable(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindString && a.Key != "stack" {
-		a.Value = slog.StringValue(msg.Printable(a.Value.String()))
+	text, ok := a.Value.Any().(string)
+	if err, isError := a.Value.Any().(error); isError {
+		text, ok = err.Error(), true
+	}
+	if ok && a.Key != "stack" {
+		a.Value = slog.StringValue(msg.Printable(text))
 	}
 	return a
 }

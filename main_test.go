@@ -737,10 +737,10 @@ func TestLogIsPrintable(t *testing.T) {
 			t.Fatal(err)
 		}
 		log, queue := process{stderr: write}.newLog(format)
-		log.Warn("m", "name", "a\u009b31m\u202e\u0085\x1b\x00\xffb", "stack", "one\ntwo")
+		log.Warn("m", "name", "a\u009b31m\u202e\u0085\x1b\x00\xffb", "error", errors.New("c\u009bd"), "stack", "one\ntwo")
 		queue.Close()
 		write.Close()
-		if got, err := io.ReadAll(read); err != nil || !strings.Contains(string(got), "a?31m? ??") || !strings.Contains(string(got), `one\ntwo`) {
+		if got, err := io.ReadAll(read); err != nil || !strings.Contains(string(got), "a?31m? ??") || !strings.Contains(string(got), "c?d") || !strings.Contains(string(got), `one\ntwo`) {
 			t.Errorf("%s: %q, %v", format, got, err)
 		}
 	}

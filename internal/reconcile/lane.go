@@ -338,8 +338,7 @@ func (e *Engine) end(t *task, p *pass, stored bool) {
 	switch {
 	case !stored:
 		e.unstored[name] = e.config.Now().Add(breath)
-	case e.pass == nil:
-	default:
+	case e.pass != nil:
 		if p == e.pass {
 			p.count(t)
 		}
