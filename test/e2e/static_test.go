@@ -268,7 +268,7 @@ func TestStaticFullDisk(t *testing.T) {
 		return
 	}
 	folder := t.TempDir()
-	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=1m"); err != nil {
+	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=2m"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { syscall.Unmount(folder, syscall.MNT_DETACH) })
