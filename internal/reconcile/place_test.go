@@ -573,16 +573,12 @@ var placeColumns = []struct {
 	{"the wanted value's place is in this zone", Wish{}, Event{Kind: Shared}, false, false},
 }
 
-var stepNames = map[Step]string{Rest: "", Go: "", Again: "tried again", Look: "looked at again", Tell: "a person is told", End: "**ends**", EndThenLook: "**ends**"}
+var stepNames = map[Step]string{Rest: "", Go: "", Again: "again", Look: "look", Tell: "tell", End: "**ends**", EndThenLook: "**ends**"}
 
-// placeTables are the tables in docs/design.md: a row for each event, a column for each state. The
-// second one has the rows that are others for a sibling record.
+// placeTables are the tables in docs/design.md: a row for each event, with what becomes of most states, and of the
+// others. The second one has the rows that are others for a sibling record.
 func placeTables() (marked, sibling string) {
-	head := "| event |"
-	for _, state := range PlaceStates {
-		head += fmt.Sprintf(" `%s` |", state)
-	}
-	head += "\n|---" + strings.Repeat("|---", len(PlaceStates)) + "|\n"
+	head := "| event | the place becomes | except |\n|---|---|---|\n"
 	rows, others := placeRows(Sibling{}, strings.NewReplacer()), placeRows(testSibling, strings.NewReplacer(ours1, sibling1, ours2, sibling2))
 	marked = head + strings.Join(rows, "")
 	for n, row := range others {
@@ -596,10 +592,9 @@ func placeTables() (marked, sibling string) {
 // placeRows are the rows of a table, for a record whose values are given.
 func placeRows(s Sibling, values *strings.Replacer) (rows []string) {
 	for _, c := range placeColumns {
-		var out strings.Builder
-		fmt.Fprintf(&out, "| %s |", c.name)
 		c.wish.Value, c.event.Value = values.Replace(c.wish.Value), values.Replace(c.event.Value)
-		for _, state := range PlaceStates {
+		results := make([]string, len(PlaceStates))
+		for n, state := range PlaceStates {
 			p := Place{ID: 1, Sibling: s, State: state, Standing: values.Replace(ours1)}
 			if c.empty || state == Withdrawn {
 				p.Standing = ""
@@ -611,7 +606,7 @@ func placeRows(s Sibling, values *strings.Replacer) (rows []string) {
 				p.LookAt = placePast
 			}
 			if soundPlace(p) != "" {
-				out.WriteString(" – |")
+				results[n] = "cannot happen"
 				continue
 			}
 			after, step := p.After(c.event, c.wish, Write, placeNow)
@@ -619,9 +614,19 @@ func placeRows(s Sibling, values *strings.Replacer) (rows []string) {
 			if step == End || step == EndThenLook {
 				text = ""
 			}
-			fmt.Fprintf(&out, " %s |", strings.Trim(text+", "+stepNames[step], ", "))
+			results[n] = strings.Trim(text+", "+stepNames[step], ", ")
 		}
-		rows = append(rows, out.String()+"\n")
+		counts := map[string]int{}
+		for _, result := range results {
+			counts[result]++
+		}
+		most, except := slices.MaxFunc(results, func(a, b string) int { return counts[a] - counts[b] }), ""
+		for n, state := range PlaceStates {
+			if results[n] != most {
+				except += fmt.Sprintf("; `%s`: %s", state, results[n])
+			}
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s |%s |\n", c.name, most, strings.TrimPrefix(except, ";")))
 	}
 	return rows
 }
