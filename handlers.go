@@ -662,7 +662,7 @@ func (s *server) health(r *http.Request) (web.Reply, error) {
 	case !provisioned && !told:
 		return web.Reply{Message: msg.NotProvisionedStopped}, nil
 	case !provisioned:
-		return web.Reply{Message: msg.NotProvisioned}, nil
+		return web.Reply{Message: msg.WellNotProvisioned}, nil
 	case !told:
 		return web.Reply{Message: msg.NotificationsStopped}, nil
 	}

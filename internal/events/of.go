@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/netip"
 	"slices"
@@ -119,4 +120,56 @@ func OfAddresses(before, after mesh.Addresses) Event {
 		}{pair{a.IPv4, a.IPv6}, named})
 	}
 	return Event{Kind: AddressChanged, Detail: Detail{Before: shown(before), After: shown(after)}}
+}
+
+// Changes says for people what an event has changed: "domain: a.example → b.example" for each member that
+// differs, or the value itself if it is no object. It leaves out what is empty, and keeps the slot of a lease.
+func (d Detail) Changes() (all []string) {
+	before, after := asObject(d.Before), asObject(d.After)
+	members := before.Members
+	for _, m := range after.Members {
+		if before.Member(m.Name.Text) == nil {
+			members = append(members, m)
+		}
+	}
+	for _, m := range members {
+		name := m.Name.Text
+		old, now := plain(before.Member(name)), plain(after.Member(name))
+		text := cmp.Or(old, now)
+		switch {
+		case name == "id", text == "", old == now && name != "slot":
+			continue
+		case d.Before != nil && d.After != nil && old != now:
+			text = cmp.Or(old, "-") + " → " + cmp.Or(now, "-")
+		}
+		if name != "" {
+			text = name + ": " + text
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// asObject returns an object, or one with any other value as its member "".
+func asObject(text json.RawMessage) strictjson.Value {
+	v, ok := strictjson.Parse(string(text), strictjson.AllLevels)
+	if ok && v.Kind != strictjson.KindObject {
+		v = strictjson.Value{Members: []strictjson.Member{{Value: v}}}
+	}
+	return v
+}
+
+// plain returns a JSON value without its signs.
+func plain(v *strictjson.Value) string {
+	if v == nil {
+		return ""
+	}
+	var parts []string
+	for i := range v.Items {
+		parts = append(parts, plain(&v.Items[i]))
+	}
+	for i, m := range v.Members {
+		parts = append(parts, m.Name.Text+" "+plain(&v.Members[i].Value))
+	}
+	return v.Text + strings.Join(parts, ", ")
 }

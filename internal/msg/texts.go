@@ -208,7 +208,7 @@ const (
 	DatabaseFailed   ID = "database_down"
 )
 
-// Parts of messages about events. The name of each kind of event has the kind as its ID.
+// Parts of messages about events. Each kind of event is the ID of its name in messages and on the status page.
 const (
 	MessageTitles   ID = "message_titles"
 	MessageTest     ID = "message_test"
@@ -217,6 +217,8 @@ const (
 	MessageGap      ID = "message_gap"
 	MessageNetwork  ID = "message_network"
 	MessageCount    ID = "message_count"
+	MessageZones    ID = "message_zones"
+	MessageLeases   ID = "message_leases"
 )
 
 // Reasons why a message is not delivered.
@@ -264,10 +266,11 @@ const (
 	WarnFormat       ID = "warn_format"
 )
 
-// Texts of GET /healthz while the provision file, or a part of it, is not applied, while notification
-// targets are stopped, and while both is so.
+// Texts of GET /healthz while the provisioning file, or a part of it, is not applied, while notification
+// targets are stopped, and while both is so. NotProvisioned is the reason of an event.
 const (
 	NotProvisioned        ID = "not_provisioned"
+	WellNotProvisioned    ID = "well_not_provisioned"
 	NotificationsStopped  ID = "notifications_stopped"
 	NotProvisionedStopped ID = "not_provisioned_stopped"
 )
@@ -452,8 +455,10 @@ var texts = map[ID][2]string{
 	MessageTestBody: {"收到此消息说明通知可以送达。", "This message says that notifications arrive."},
 	MessageMore:     {"……另有 %d 个事件", "... and %d more events"},
 	MessageGap:      {"%d 个事件已不再保留", "%d events are not kept any more"},
-	MessageNetwork:  {"（网络 %s）", "(network %s)"},
-	MessageCount:    {"%d 项", "%d entries"},
+	MessageNetwork:  {"（网络 %s）", " (network %s)"},
+	MessageCount:    {"%d 项", "entries: %d"},
+	MessageZones:    {"%d 个区域", "zones: %d"},
+	MessageLeases:   {"%d 个租约", "leases: %d"},
 
 	MessageUnreached:  {"无法连接接收方", "the receiver cannot be reached"},
 	MessageLater:      {"接收方暂时无法接收", "the receiver cannot take the message now"},
@@ -464,40 +469,40 @@ var texts = map[ID][2]string{
 	MessageRefused:    {"接收方拒绝消息，已停止发送；重新保存后恢复", "the receiver refuses the message, so nothing is sent until the target is saved again"},
 
 	"configuration.changed": {"配置已更改", "configuration changed"},
-	"service.created":       {"服务已注册", "service created"},
+	"service.created":       {"服务已创建", "service created"},
 	"service.changed":       {"服务已更改", "service changed"},
 	"service.deleted":       {"服务已删除", "service deleted"},
 	"usage.reserved":        {"前缀已预留", "prefix reserved"},
-	"usage.changed":         {"前缀预留已更新", "usage changed"},
+	"usage.changed":         {"前缀预留已更改", "usage changed"},
 	"usage.releasing":       {"前缀正在释放", "prefix is being released"},
 	"usage.released":        {"前缀已释放", "prefix released"},
 	"record.published":      {"记录已发布", "record published"},
 	"record.changed":        {"记录已更改", "record changed"},
 	"record.withdrawn":      {"记录已撤回", "record withdrawn"},
 	"record.failed":         {"记录发布失败", "record failed"},
-	"record.conflict":       {"记录名冲突", "record in conflict"},
+	"record.conflict":       {"记录冲突", "record in conflict"},
 	"record.recovered":      {"记录已恢复", "record recovered"},
-	"zone.down":             {"区域不可用", "zone down"},
+	"zone.down":             {"区域故障", "zone down"},
 	"zone.recovered":        {"区域已恢复", "zone recovered"},
-	"address.changed":       {"公网地址已变化", "public address changed"},
+	"address.changed":       {"本机地址已变化", "address of this host changed"},
 	"leftover.appeared":     {"出现遗留记录", "leftover appeared"},
 	"leftover.gone":         {"遗留记录已消失", "leftover gone"},
 	"orphan.found":          {"发现未登记的记录", "orphan found"},
-	"provision.applied":     {"预置文件已应用", "provision file applied"},
-	"provision.refused":     {"预置文件未能应用", "provision file refused"},
+	"provision.applied":     {"预置文件已应用", "provisioning file applied"},
+	"provision.refused":     {"预置文件未完全应用", "provisioning file not fully applied"},
 	"backup.made":           {"备份已生成", "backup made"},
-	"database.restored":     {"数据库已还原或移动", "the database was restored or moved"},
-	"endpoint.dead":         {"节点地址已失效", "endpoint dead"},
-	"endpoint.alive":        {"节点地址已恢复", "endpoint alive"},
+	"database.restored":     {"数据库已还原或移动", "database restored or moved"},
+	"endpoint.dead":         {"端点没有应答，已从记录中撤下", "endpoint does not answer and is taken out of the record"},
+	"endpoint.alive":        {"端点恢复应答，已放回记录", "endpoint answers again and is put back into the record"},
 	"lease.created":         {"租约已创建", "lease created"},
-	"lease.ended":           {"租约已结束", "lease ended"},
-	"lease.renewed":         {"租约端点已更改", "lease has other endpoints"},
-	"lease.expired":         {"租约已过期", "lease expired"},
-	"lease.held":            {"多个租约同时未续，端点保留", "many leases not renewed, endpoints kept"},
-	"secondary.behind":      {"辅助服务器落后", "secondary behind"},
-	"secondary.caught-up":   {"辅助服务器已同步", "secondary caught up"},
-	"notification.stopped":  {"通知目标已停止", "notification target stopped"},
-	"gap":                   {"部分事件已不再保留", "events are not kept any more"},
+	"lease.renewed":         {"租约续期并更换了端点", "lease renewed with other endpoints"},
+	"lease.expired":         {"租约未按时续期，端点已撤下", "lease not renewed in time, its endpoints are taken out"},
+	"lease.ended":           {"租约已删除", "lease deleted"},
+	"lease.held":            {"多个租约同时到期，端点暂时保留", "many leases not renewed at once, their endpoints stay for now"},
+	"secondary.behind":      {"辅助服务器一分钟内未取得最新区域", "secondary has lacked the newest zones for a minute"},
+	"secondary.caught-up":   {"辅助服务器已取得全部区域", "secondary has all zones again"},
+	"notification.stopped":  {"通知目标已停止，不再收到消息", "notification target stopped, it gets no more messages"},
+	"gap":                   {"更早的事件已不再保留", "older events are not kept any more"},
 
 	Network:          {"无法连接服务商", "the provider cannot be reached"},
 	Temporary:        {"服务商暂时故障", "the provider has a temporary fault"},
@@ -558,9 +563,10 @@ var texts = map[ID][2]string{
 	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},
 	WarnOutside:      {"未配置服务商且域名不在全局配置的域名 %s 之下的服务有 %d 个，如 %q：其预留不会发布", "services that have no provider and are not below the configuration's domain %s: %d, such as %q; nothing is published for them"},
 
+	NotProvisioned:        {"有错误", "it has a mistake"},
+	WellNotProvisioned:    {"正常，但预置文件未完全应用，原因见日志", "ok, but the provisioning file is not fully applied: the log names each fault"},
 	NotificationsStopped:  {"正常，但有通知目标已停止，原因见 GET /api/v1/ddns/notifications", "ok, but notification targets are stopped: GET /api/v1/ddns/notifications says why"},
-	NotProvisionedStopped: {"正常，但预置文件未完全应用，且有通知目标已停止，原因见日志", "ok, but the provision file is not fully applied, and notification targets are stopped: the log says why"},
-	NotProvisioned:        {"正常，但预置文件未完全应用，原因见日志", "ok, but the provision file is not fully applied: the log names each fault"},
+	NotProvisionedStopped: {"正常，但预置文件未完全应用，且有通知目标已停止，原因见日志", "ok, but the provisioning file is not fully applied, and notification targets are stopped: the log says why"},
 
 	TestOK:       {"正常", "ok"},
 	TestSkipped:  {"前面的步骤失败，已跳过", "skipped after the failure before"},

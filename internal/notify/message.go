@@ -1,8 +1,9 @@
 package notify
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,8 +19,17 @@ const maxListed = 20
 // timeForm is the form of times in messages.
 const timeForm = "2006-01-02 15:04:05 UTC"
 
-// separators stand between the parts of a line, by language.
-var separators = map[msg.Language]string{msg.Chinese: "；", msg.English: "; "}
+// separators stand between the parts of a line, and colons before its name, by language.
+var (
+	separators = map[msg.Language]string{msg.Chinese: "；", msg.English: "; "}
+	colons     = map[msg.Language]string{msg.Chinese: "：", msg.English: ": "}
+)
+
+// aboutValue are the kinds of events whose value is the id of what they are about.
+var aboutValue = []events.Kind{events.SecondaryBehind, events.SecondaryCaughtUp, events.NotificationStopped}
+
+// counted says what the number of an event counts; others count entries of a provisioning file.
+var counted = map[events.Kind]msg.ID{events.SecondaryBehind: msg.MessageZones, events.LeaseHeld: msg.MessageLeases}
 
 // message is what a target is told at once.
 type message struct {
@@ -35,7 +45,7 @@ func (m message) title() string {
 	case m.test:
 		return msg.MessageTest.In(m.language)
 	case len(m.events)+m.more == 1:
-		return "meshddns: " + kindText(m.events[0].Kind, m.language)
+		return "meshddns: " + msg.ID(m.events[0].Kind).In(m.language)
 	}
 	return msg.MessageTitles.In(m.language, len(m.events)+m.more)
 }
@@ -68,60 +78,32 @@ func (m message) text(room int) string {
 	return title + "\n" + m.body(room-len(title)-1)
 }
 
-// kindText returns the name of a kind of event.
-func kindText(k events.Kind, language msg.Language) string { return msg.ID(k).In(language) }
-
-// line returns the line of an event: when, what, the name with its network, the value, and why.
+// line returns the line of an event: when, what, whose, where, how many, why, and what has changed.
 func line(e events.Event, language msg.Language) string {
-	words := []string{e.At.UTC().Format(timeForm)}
+	text := e.At.UTC().Format(timeForm) + " "
 	if e.Kind == events.Gap {
-		words = append(words, msg.MessageGap.In(language, e.Detail.To-e.Detail.From+1))
-		return strings.Join(words, " ")
+		return text + msg.MessageGap.In(language, e.Detail.To-e.Detail.From+1)
 	}
-	words = append(words, kindText(e.Kind, language))
-	about := e.Name
-	if about == "" {
-		about = e.ServiceID
+	about, changes := cmp.Or(e.Name, e.ServiceID), e.Detail.Changes()
+	if len(changes) > 0 && slices.Contains(aboutValue, e.Kind) {
+		about, changes = changes[0], nil
 	}
-	if about != "" {
-		words = append(words, msg.Printable(about))
+	if text += msg.ID(e.Kind).In(language); about != "" {
+		text += colons[language] + msg.Printable(about)
 	}
 	if e.Network.Valid {
-		words = append(words, msg.MessageNetwork.In(language, e.Network.V.String()))
+		text += msg.MessageNetwork.In(language, e.Network.V.String())
 	}
-	text := strings.Join(words, " ")
-	for _, detail := range []string{change(e.Detail), count(e.Detail, language), e.Detail.Fault.In(language)} {
+	details := []string{e.Detail.Record, msg.ProviderIn(language, e.Detail.Provider).Title, "", e.Detail.Fault.In(language)}
+	if e.Detail.Count > 0 {
+		details[2] = cmp.Or(counted[e.Kind], msg.MessageCount).In(language, e.Detail.Count)
+	}
+	for _, detail := range append(details, changes...) {
 		if detail != "" {
-			text += separators[language] + detail
+			text += separators[language] + msg.Printable(detail)
 		}
 	}
 	return clip(text, secrets.MaxPart)
-}
-
-// change returns what stood before and after.
-func change(d events.Detail) string {
-	before, after := valueText(d.Before), valueText(d.After)
-	if before != "" && after != "" {
-		return before + " -> " + after
-	}
-	return before + after
-}
-
-// count returns the number of changes of a provision file.
-func count(d events.Detail, language msg.Language) string {
-	if d.Count == 0 {
-		return ""
-	}
-	return msg.MessageCount.In(language, d.Count)
-}
-
-// valueText returns a JSON value as a text: a string without its quotes, "" for none.
-func valueText(value json.RawMessage) string {
-	var text string
-	if json.Unmarshal(value, &text) != nil {
-		text = string(value)
-	}
-	return msg.Printable(text)
 }
 
 // clip cuts a text that has more than limit octets.

@@ -36,7 +36,7 @@ func TestGrouping(t *testing.T) {
 			t.Fatalf("%d messages", len(got))
 		}
 		lines := strings.Split(got[0].body, "\n")
-		if len(lines) != maxListed+1 || !strings.Contains(lines[0], "记录发布失败 _mesh.a.example.com") || lines[maxListed] != "……另有 5 个事件" {
+		if len(lines) != maxListed+1 || !strings.Contains(lines[0], "记录发布失败：_mesh.a.example.com") || lines[maxListed] != "……另有 5 个事件" {
 			t.Errorf("%d lines:\n%s", len(lines), got[0].body)
 		}
 		if title, err := new(mime.WordDecoder).DecodeHeader(got[0].header.Get("Title")); err != nil || title != "meshddns: 25 个事件" {
@@ -44,7 +44,7 @@ func TestGrouping(t *testing.T) {
 		}
 		w.note(events.ZoneDown)
 		w.pass(11 * time.Second)
-		if got := s.take(); len(got) != 1 || !strings.Contains(got[0].body, "区域不可用") || strings.Contains(got[0].body, "\n") {
+		if got := s.take(); len(got) != 1 || !strings.Contains(got[0].body, "区域故障") || strings.Contains(got[0].body, "\n") {
 			t.Errorf("%v", got)
 		}
 		told := w.target().sent

@@ -75,7 +75,7 @@ func newChart(samples []sample, marks []events.Count, since time.Time, in msg.La
 	}
 	for _, kind := range markKinds {
 		d := drawMarks(marks, kind, since)
-		d.Text = eventText(in, kind)
+		d.Text = msg.ID(kind).In(in)
 		c.Marks = append(c.Marks, d)
 		told = append(told, fmt.Sprintf("%s %d", d.Text, d.Number))
 	}

@@ -90,54 +90,6 @@ var levels = map[string]string{
 	string(reconcile.Failed): "bad", string(reconcile.Conflict): "bad", string(reconcile.Withdrawing): "busy",
 }
 
-// eventText returns the text of a kind of event.
-func eventText(in msg.Language, kind events.Kind) string {
-	text, ok := eventTexts[kind]
-	if !ok {
-		return string(kind)
-	}
-	return text[in]
-}
-
-// eventTexts are {Chinese, English}.
-var eventTexts = map[events.Kind][2]string{
-	events.ConfigurationChanged: {"配置已更改", "configuration changed"},
-	events.ServiceCreated:       {"服务已创建", "service created"},
-	events.ServiceChanged:       {"服务已更改", "service changed"},
-	events.ServiceDeleted:       {"服务已删除", "service deleted"},
-	events.UsageReserved:        {"前缀已预留", "prefix reserved"},
-	events.UsageChanged:         {"预留已更改", "usage changed"},
-	events.UsageReleasing:       {"前缀释放中", "prefix being released"},
-	events.UsageReleased:        {"前缀已释放", "prefix released"},
-	events.RecordPublished:      {"记录已发布", "record published"},
-	events.RecordChanged:        {"记录已更改", "record changed"},
-	events.RecordWithdrawn:      {"记录已撤回", "record withdrawn"},
-	events.RecordFailed:         {"记录失败", "record failed"},
-	events.RecordConflict:       {"记录冲突", "record in conflict"},
-	events.RecordRecovered:      {"记录已恢复", "record recovered"},
-	events.ZoneDown:             {"区域故障", "zone down"},
-	events.ZoneRecovered:        {"区域已恢复", "zone recovered"},
-	events.AddressChanged:       {"本机地址已变化", "address changed"},
-	events.LeftoverAppeared:     {"出现遗留记录", "leftover appeared"},
-	events.LeftoverGone:         {"遗留记录已消失", "leftover gone"},
-	events.OrphanFound:          {"发现未登记的记录", "orphan found"},
-	events.ProvisionApplied:     {"预置文件已应用", "provision file applied"},
-	events.ProvisionRefused:     {"预置文件被拒绝", "provision file refused"},
-	events.BackupMade:           {"已生成备份", "backup made"},
-	events.DatabaseRestored:     {"数据库已还原", "database restored"},
-	events.SecondaryBehind:      {"辅助服务器落后", "secondary behind"},
-	events.SecondaryCaughtUp:    {"辅助服务器已同步", "secondary caught up"},
-	events.EndpointDead:         {"节点地址失效", "endpoint dead"},
-	events.EndpointAlive:        {"节点地址恢复", "endpoint alive"},
-	events.LeaseCreated:         {"租约已创建", "lease created"},
-	events.LeaseRenewed:         {"租约端点已更改", "lease has other endpoints"},
-	events.LeaseExpired:         {"租约已过期", "lease expired"},
-	events.LeaseEnded:           {"租约已结束", "lease ended"},
-	events.LeaseHeld:            {"多个租约同时未续，端点保留", "many leases not renewed, endpoints kept"},
-	events.NotificationStopped:  {"通知目标已停止", "notification target stopped"},
-	events.Gap:                  {"更早的事件已不保留", "older events are not kept"},
-}
-
 // eventLevels has the class of kinds of events that are good or bad news.
 var eventLevels = map[events.Kind]string{
 	events.RecordPublished: "good", events.RecordRecovered: "good", events.ZoneRecovered: "good", events.LeftoverGone: "good",

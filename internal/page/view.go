@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	_ "embed"
 	"encoding/base64"
-	"encoding/json"
 	"html/template"
 	"strconv"
 	"strings"
@@ -201,11 +200,11 @@ func networkText(n sql.Null[mesh.NetworkID]) string {
 	return n.V.String()
 }
 
-// maxDetail bounds the characters of a value in the detail of an event.
+// maxDetail bounds the characters of a change in the detail of an event.
 const maxDetail = 120
 
 func newEventLine(e events.Event, in msg.Language) eventLine {
-	line := eventLine{At: clock(e.At), Level: eventLevels[e.Kind], Text: eventText(in, e.Kind), Name: msg.Printable(e.Name)}
+	line := eventLine{At: clock(e.At), Level: eventLevels[e.Kind], Text: msg.ID(e.Kind).In(in), Name: msg.Printable(e.Name)}
 	var parts []string
 	if e.Name == "" && e.ServiceID != "" {
 		parts = append(parts, e.ServiceID)
@@ -216,11 +215,8 @@ func newEventLine(e events.Event, in msg.Language) eventLine {
 	if e.Detail.Count > 0 {
 		parts = append(parts, say(in, "entries", e.Detail.Count))
 	}
-	before, after := detailText(e.Detail.Before), detailText(e.Detail.After)
-	if before != "" && after != "" {
-		parts = append(parts, before+" → "+after)
-	} else if value := cmp.Or(before, after); value != "" {
-		parts = append(parts, value)
+	for _, change := range e.Detail.Changes() {
+		parts = append(parts, short(change, maxDetail))
 	}
 	if e.Detail.Fault.Code != "" {
 		parts = append(parts, reasonOf(e.Detail.Fault, in))
@@ -230,15 +226,6 @@ func newEventLine(e events.Event, in msg.Language) eventLine {
 	}
 	line.Detail = strings.Join(parts, " · ")
 	return line
-}
-
-// detailText shows what stood before or after an event: a text, or short JSON.
-func detailText(v json.RawMessage) string {
-	var text string
-	if json.Unmarshal(v, &text) != nil {
-		text = string(v)
-	}
-	return short(text, maxDetail)
 }
 
 // count fills the numbers of names by state.
