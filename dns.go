@@ -1,5 +1,5 @@
 // The list of providers and the clients of accounts; the operations on the configuration and on services, which requests
-// and provision files share; what the status page and the metrics show of them.
+// and provisioning files share; what the status page and the metrics show of them.
 
 package main
 
@@ -172,7 +172,7 @@ func missingMember(c mesh.Configuration) error {
 	return nil
 }
 
-// operations do the work of requests and provision files. Each checks in the order of the contract
+// operations do the work of requests and provisioning files. Each checks in the order of the contract
 // and then calls the store. They know no HTTP.
 type operations struct {
 	store     *store

@@ -49,7 +49,7 @@ type server struct {
 	status   *page.Page
 	copying  sync.Mutex // held by the backup that is being made or sent
 
-	provisionFaults atomic.Int64 // for which the provision file, or an entry of it, is not applied
+	provisionFaults atomic.Int64 // for which the provisioning file, or an entry of it, is not applied
 }
 
 // newServer makes a server that is asked over HTTP. It tests zones as the Internet sees them. figures write the
@@ -680,7 +680,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	s.requests.Write(page)
 	s.ops.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
 	s.backups.Write(page, "meshddns_backup", "Backups")
-	page.Family("meshddns_provision_faults", "gauge", "Faults for which the provision file, or an entry of it, is not applied.")
+	page.Family("meshddns_provision_faults", "gauge", "Faults for which the provisioning file, or an entry of it, is not applied.")
 	page.Figure(uint64(s.provisionFaults.Load()))
 	for _, write := range s.figures {
 		write(page)

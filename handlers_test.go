@@ -47,7 +47,7 @@ type appliance struct {
 	idle      bool // the engine does not run
 }
 
-// apply applies the provision file at path.
+// apply applies the provisioning file at path.
 func (a *appliance) apply(ctx context.Context, path string, credentials provision.CredentialFolder, start bool) error {
 	a.files.Path, a.files.Credentials = path, credentials
 	return a.files.Apply(ctx, start)
@@ -332,7 +332,7 @@ func TestStoppedTargetIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	told("ok, but notification targets are stopped", 0)
-	told("the provision file is not fully applied, and notification targets are stopped", 1)
+	told("the provisioning file is not fully applied, and notification targets are stopped", 1)
 	a.Must(t, "PUT", path, body)
 	told(`"message":"ok"`, 0)
 }
@@ -798,7 +798,7 @@ func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
 	}
 }
 
-// All is well until a name fails, or the provision file has a fault. Then a dead man's switch
+// All is well until a name fails, or the provisioning file has a fault. Then a dead man's switch
 // gets no request.
 func TestWell(t *testing.T) {
 	t.Parallel()
@@ -808,7 +808,7 @@ func TestWell(t *testing.T) {
 	}
 	a.provisionFaults.Store(1)
 	if a.sender.Well(t.Context()) {
-		t.Error("a fault of the provision file is well")
+		t.Error("a fault of the provisioning file is well")
 	}
 	a.provisionFaults.Store(0)
 	a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"nobody's","access_key_id":"-","access_key_secret":"-","domain":"example.com","txt_record_name":"@","max_retries":0,"enabled":true}`)

@@ -11,8 +11,8 @@
 // meshddns -help lists the flags. Each can also be set in the environment.
 //
 // SIGTERM and SIGINT end the program after it has answered all requests and finished its work.
-// SIGHUP reads the token file, the provision file and the built-in zones again. If a file is wrong,
-// the program logs the mistake and keeps its state. It also starts with a wrong provision file.
+// SIGHUP reads the token file, the provisioning file and the built-in zones again. If a file is wrong,
+// the program logs the mistake and keeps its state. It also starts with a wrong provisioning file.
 package main
 
 import (
@@ -180,7 +180,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	defer func() { err = errors.Join(err, p.store.Close()) }()
 	if c.Provision != "" {
 		if err := p.files.Apply(ctx, true); err != nil {
-			provision.LogLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
+			provision.LogLines(log, slog.LevelError, "the provisioning file is not applied: what was stays", err)
 		}
 	}
 	for _, origin := range c.Unused(p.front.TCP(), p.dns.On(), p.nodes.Listening() != "") {
@@ -433,7 +433,7 @@ func reloadSteps(c settings.Settings, files *provision.Files, dns *builtin.Serve
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
 	}
 	if c.Provision != "" {
-		steps = append(steps, step{"apply the provision file again", func(ctx context.Context) error {
+		steps = append(steps, step{"apply the provisioning file again", func(ctx context.Context) error {
 			return files.Apply(ctx, false)
 		}})
 	}
@@ -522,7 +522,7 @@ func listenNodes(c settings.Settings, inherited []net.Listener, s *store, leases
 	return lease.ListenNodes(lease.ListenConfig{Addresses: c.NodeListen, Inherited: inherited, Language: c.Language, ShutdownTime: shutdownTime}, routes)
 }
 
-// credentialFolder returns the folder with the secrets of the provision file.
+// credentialFolder returns the folder with the secrets of the provisioning file.
 func credentialFolder(c settings.Settings) provision.CredentialFolder {
 	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
 }

@@ -197,7 +197,7 @@ func TestHangUp(t *testing.T) {
 	}
 }
 
-// A hang-up applies the provision file again: what differs is changed, and with a fault in
+// A hang-up applies the provisioning file again: what differs is changed, and with a fault in
 // the form of the file all stays as it is.
 func TestHangUpProvisions(t *testing.T) {
 	t.Parallel()
@@ -211,7 +211,7 @@ func TestHangUpProvisions(t *testing.T) {
 		t.Errorf("started before it was provisioned:\n%s", log)
 	}
 	for _, step := range []struct{ name, more, log, want string }{
-		{"two", "", `msg=reload step="apply the provision file again"`, "two"},
+		{"two", "", `msg=reload step="apply the provisioning file again"`, "two"},
 		{"two", "", `changes=0`, "two"},
 		{"three", `, "usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 1}]`, `usages[0].service_id: no such service`, "three"},
 		{"four", `,`, `not JSON`, "three"},
@@ -624,11 +624,11 @@ func TestProvisionFaultsAtTheStart(t *testing.T) {
 		name, document string
 		log            []string
 	}{
-		{"no JSON", `{`, []string{`level=ERROR msg="the provision file is not applied: what was stays" error=` + file + `:1: not JSON`}},
+		{"no JSON", `{`, []string{`level=ERROR msg="the provisioning file is not applied: what was stays" error=` + file + `:1: not JSON`}},
 		{"two mistakes", `{"owner": 1, "more": 2}`, []string{file + `:1: owner: is 1, want a string`, file + `:1: more: no such member`}},
 		{"no credential", `{"services": [{"id": "a", "name": "A", "config": {"access_key_secret": {"credential": "key"}}}]}`, []string{`$CREDENTIALS_DIRECTORY is not set`}},
 		{"no such service", `{"usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 1}]}`,
-			[]string{`level=WARN msg="a part of the provision file is not applied" error="` + file + `:1: usages[0].service_id: no such service"`}},
+			[]string{`level=WARN msg="a part of the provisioning file is not applied" error="` + file + `:1: usages[0].service_id: no such service"`}},
 		{"no file", "", []string{`no such file or directory`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// The operations on prefixes: reservations, changes, releases, and the waits until they stand; and the provision files that
+// The operations on prefixes: reservations, changes, releases, and the waits until they stand; and the provisioning files that
 // apply them, with the document of what is stored.
 
 package main
@@ -256,7 +256,7 @@ func (o *operations) provision(ctx context.Context, document *provision.Document
 	return applied, nil
 }
 
-// tellRefused stores the event of mistakes for which a provision file, or entries of it, are not
+// tellRefused stores the event of mistakes for which a provisioning file, or entries of it, are not
 // applied.
 func (o *operations) tellRefused(ctx context.Context, mistakes []string) error {
 	e := events.Counted(events.ProvisionRefused, len(mistakes))
@@ -264,7 +264,7 @@ func (o *operations) tellRefused(ctx context.Context, mistakes []string) error {
 	return o.store.events.Note(events.By(ctx, events.ByProvision), e)
 }
 
-// forms checks the entries of provision files.
+// forms checks the entries of provisioning files.
 var forms = provision.Forms{
 	provision.Notifications: notify.Check,
 	provision.Secondaries:   secondary.Check,

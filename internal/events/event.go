@@ -87,7 +87,7 @@ type Detail struct {
 	Zone          string          // apex, "" if it is not known
 	Provider      string
 	Fault         mesh.Fault // of a failure
-	Count         int        // entries that a provision file changed; zones that a secondary lacks
+	Count         int        // entries that a provisioning file changed; zones that a secondary lacks
 	From, To      int64      // of a Gap: the seqs that are missing
 }
 
@@ -112,8 +112,8 @@ func GoodPattern(pattern string) bool {
 	return slices.ContainsFunc(Kinds, func(k Kind) bool { return k.Matches(pattern) })
 }
 
-// ByProvision is the caller of the changes that a provision file makes.
-const ByProvision = "provision file"
+// ByProvision is the caller of the changes that a provisioning file makes.
+const ByProvision = "provisioning file"
 
 type callerKey struct{}
 

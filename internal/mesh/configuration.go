@@ -23,7 +23,7 @@ const (
 // SyncModes are all modes that a configuration can have.
 var SyncModes = []SyncMode{Manual, Auto, UpsertOnly}
 
-// Configuration is the DDNS configuration, with the members that requests, provision files, answers and events have.
+// Configuration is the DDNS configuration, with the members that requests, provisioning files, answers and events have.
 // RetryInterval and MaxRetries are nil if the client did not set them.
 type Configuration struct {
 	Provider      string         `json:"provider"`

@@ -16,7 +16,7 @@ import (
 	"meshddns/internal/strictjson"
 )
 
-// ServiceMembers are the members of a service that requests, provision files, answers and events have in
+// ServiceMembers are the members of a service that requests, provisioning files, answers and events have in
 // the form in which the database stores them.
 type ServiceMembers struct {
 	ID   string `json:"id"`

@@ -28,7 +28,7 @@ type Table struct {
 	now func() time.Time
 }
 
-// Check checks a target of a provision file.
+// Check checks a target of a provisioning file.
 func Check(body []byte) error {
 	_, err := resource.Parse[Target](body)
 	return err

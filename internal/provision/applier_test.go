@@ -38,7 +38,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// TestMembersOnce: each option of a usage and each member of a service is in provision files, documents, answers,
+// TestMembersOnce: each option of a usage and each member of a service is in provisioning files, documents, answers,
 // warnings and events, because all have the one struct.
 func TestMembersOnce(t *testing.T) {
 	u, v := mesh.Usage{Options: filled[mesh.Options]()}, mesh.Service{ServiceMembers: filled[mesh.ServiceMembers](), Config: "{}"}

@@ -12,7 +12,7 @@ import (
 	"meshddns/internal/daemon"
 )
 
-// Files is a provision file, or a folder of them, whose content is applied to an appliance. One
+// Files is a provisioning file, or a folder of them, whose content is applied to an appliance. One
 // goroutine at a time may use it.
 type Files struct {
 	Path        string
@@ -42,7 +42,7 @@ var pauses = daemon.Backoff{First: time.Second, Longest: time.Minute}
 func (f *Files) Apply(ctx context.Context, start bool) error {
 	document := Read(f.Path, f.Credentials)
 	for _, name := range document.Hidden {
-		f.Log.Warn("a provision file is passed over, because its name begins with a dot", "file", name)
+		f.Log.Warn("a provisioning file is passed over, because its name begins with a dot", "file", name)
 	}
 	err := f.apply(ctx, document, start)
 	mistakes, _ := errors.AsType[Mistakes](err)
@@ -59,7 +59,7 @@ func (f *Files) Again(ctx context.Context) {
 	err := f.apply(ctx, f.waits, false)
 	f.count()
 	if err != nil && err.Error() != failure {
-		LogLines(f.Log, slog.LevelError, "the provision file is not applied", err)
+		LogLines(f.Log, slog.LevelError, "the provisioning file is not applied", err)
 		f.refuse(ctx, err)
 	}
 	if f.tries++; len(f.waiting) < waiting {
@@ -99,7 +99,7 @@ func (f *Files) apply(ctx context.Context, document *Document, start bool) error
 	}
 	f.tell(ctx, applied)
 	fresh := slices.DeleteFunc(slices.Clone(applied.Faults), func(m Mistake) bool { return again && slices.Contains(f.waiting, m) })
-	LogLines(f.Log, slog.LevelWarn, "a part of the provision file is not applied", fresh)
+	LogLines(f.Log, slog.LevelWarn, "a part of the provisioning file is not applied", fresh)
 	f.refuse(ctx, fresh)
 	if !again || len(applied.Changes) > 0 || f.failure != "" {
 		f.Log.Info("provisioned", "from", f.Path, "services", len(document.Entries[Services]), "usages", len(document.Entries[Usages]),
@@ -115,7 +115,7 @@ func (f *Files) refuse(ctx context.Context, fault error) {
 		return
 	}
 	if err := f.Refused(ctx, strings.Split(fault.Error(), "\n")); err != nil {
-		f.Log.Error("a refused provision file has no event", "error", err)
+		f.Log.Error("a refused provisioning file has no event", "error", err)
 	}
 }
 

@@ -88,7 +88,7 @@ func TestPauses(t *testing.T) {
 	if got := strings.Join(pauses, " "); got != "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1s" {
 		t.Errorf("the pauses are %s", got)
 	}
-	if n := strings.Count(logs.String(), "a part of the provision file is not applied"); n != 2 || f.Faults.Load() != 0 {
+	if n := strings.Count(logs.String(), "a part of the provisioning file is not applied"); n != 2 || f.Faults.Load() != 0 {
 		t.Errorf("%d lines of the log, %d faults at the end:\n%s", n, f.Faults.Load(), logs)
 	}
 }

@@ -23,7 +23,7 @@ func (a *anything) Blame(error) (string, string, bool) { return "", "", false }
 
 const hiddenCredential = "the-hidden-credential-0123456789"
 
-// FuzzFile: a provision file is accepted, and each entry is a JSON object; or it has mistakes, each in
+// FuzzFile: a provisioning file is accepted, and each entry is a JSON object; or it has mistakes, each in
 // one line, with the file's name, and without the credentials that it refers to.
 func FuzzFile(f *testing.F) {
 	folder := f.TempDir()

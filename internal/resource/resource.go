@@ -1,4 +1,4 @@
-// Package resource keeps settings that requests and provision files write, in tables of a few rows: notification
+// Package resource keeps settings that requests and provisioning files write, in tables of a few rows: notification
 // targets, and the secondaries of the built-in zones. It checks an entry, keeps a stored secret whose mask comes
 // back, stores the entry in at most so many rows, answers with it (http.go), and has a copy of the table in memory.
 //
@@ -42,7 +42,7 @@ func Keep[S ~string](given, stored S, masked, same bool, refusal error) (S, erro
 	return given, nil
 }
 
-// Parse reads an entry of a provision file. What a document leaves open is Chinese.
+// Parse reads an entry of a provisioning file. What a document leaves open is Chinese.
 func Parse[T Entry[T]](body []byte) (entry T, err error) {
 	if err := web.ParseBody(body, &entry); err != nil {
 		return entry, err
@@ -132,7 +132,7 @@ func (t *Table[T]) Save(ctx context.Context, entry T) (T, error) {
 	return saved, err
 }
 
-// Apply stores an entry of a provision file, unless the stored one has the same members.
+// Apply stores an entry of a provisioning file, unless the stored one has the same members.
 func (t *Table[T]) Apply(ctx context.Context, body []byte) (id string, changed bool, err error) {
 	entry, err := Parse[T](body)
 	if err != nil {

@@ -145,7 +145,7 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// TestApply: an entry of a provision file is stored once, and a mask in it is no change.
+// TestApply: an entry of a provisioning file is stored once, and a mask in it is no change.
 func TestApply(t *testing.T) {
 	doors, _ := open(t)
 	for _, step := range []struct {

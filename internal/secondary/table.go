@@ -28,7 +28,7 @@ type Table struct {
 	wake chan struct{} // a message may be due
 }
 
-// Check checks a secondary of a provision file.
+// Check checks a secondary of a provisioning file.
 func Check(body []byte) error {
 	_, err := resource.Parse[Secondary](body)
 	return err

@@ -98,7 +98,7 @@ var options = []option{
 	{name: "log-format", value: "format", preset: "text", read: one((*Settings).readLogFormat),
 		usage: "format of the log: text or json"},
 	{name: "check", read: toggle(func(s *Settings) *bool { return &s.Check }),
-		usage: "report every mistake in the flags and in the provision file, and exit; open and change nothing"},
+		usage: "report every mistake in the flags and in the provisioning file, and exit; open and change nothing"},
 	{name: "version", read: toggle(func(s *Settings) *bool { return &s.Version }),
 		usage: "print the version and exit"},
 	{name: "help", read: toggle(func(s *Settings) *bool { return &s.Help }),

@@ -50,7 +50,7 @@ type Appliance struct {
 	Settle func()            // waits until the database does nothing by itself
 	Reload func()            // reads the built-in zones again, which another program has changed
 
-	// Provision applies the provision files at a path, with the secrets in a folder.
+	// Provision applies the provisioning files at a path, with the secrets in a folder.
 	Provision func(ctx context.Context, path, credentials string, start bool) error
 	Faults    func() []string // of what is provisioned
 }

@@ -113,7 +113,7 @@ func (a *Appliance) AllRows(t *testing.T) (all []string) {
 	return all
 }
 
-// ForgetRefusals deletes the events of refused provision files, and returns their number.
+// ForgetRefusals deletes the events of refused provisioning files, and returns their number.
 func (a *Appliance) ForgetRefusals(t testing.TB) int64 {
 	t.Helper()
 	db := a.Open(t)

@@ -172,7 +172,7 @@ var faultyDocuments = []struct{ name, document, want string }{
 "prune": true}`, `1.json:2: prune: 4 of 9 usages are not in the document, more than a third: only "all" removes so many`},
 }
 
-// provisioned are the rows that a provision file may change, without those that the reconciler changes
+// provisioned are the rows that a provisioning file may change, without those that the reconciler changes
 // meanwhile.
 func (a *Appliance) provisioned(t *testing.T) (all []string) {
 	for _, rows := range []string{

@@ -11,7 +11,7 @@ import (
 	"meshddns/test/support"
 )
 
-// A first boot with a provision file answers dig before any call of the API. A boot
+// A first boot with a provisioning file answers dig before any call of the API. A boot
 // with a lost disk answers the same, and the state is a file that a boot takes as well.
 func TestProvisionedBoot(t *testing.T) {
 	support.Need(t, "dig")

@@ -54,7 +54,7 @@ type Program struct {
 	// Reach says by what the world finds the built-in server.
 	Reach func(named bool, book *hostaddr.Book)
 	IDs   func(newID func() (string, error))
-	// Keep cancels the release of a usage, as a provision file does.
+	// Keep cancels the release of a usage, as a provisioning file does.
 	Keep          func(ctx context.Context, id string) error
 	SaveAddresses func(ctx context.Context, a mesh.Addresses) error
 	Settle        func() // waits until the database does nothing by itself
