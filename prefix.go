@@ -35,7 +35,7 @@ type reservation struct {
 func (o *operations) publishing(ctx context.Context, u mesh.Usage, language msg.Language) (answers.ListedPublish, error) {
 	shown := answers.NewPublish(u.Publish, language)
 	formats, err := o.store.ledger.Formats(ctx, u.Name, u.Network.V.String())
-	endpoints, unread := o.checks.Endpoints(ctx, u.Seq)
+	endpoints, unread := o.checks.Endpoints(ctx, u.Seq, language)
 	shown.Formats, shown.Endpoints = answers.Formats(formats, language), endpoints
 	return shown, errors.Join(err, unread)
 }

@@ -3,8 +3,6 @@ package check
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 )
 
 // probeTime bounds one probe. An interval may be shorter only in tests.
@@ -64,7 +63,7 @@ func (t target) dialer() *net.Dialer {
 	return &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err == nil && !mesh.Permits(t.ranges, to.Addr()) {
-			err = errors.New("the lease does not permit this address")
+			err = msg.Errorf("the lease does not permit this address")
 		}
 		return err
 	}}
@@ -109,7 +108,7 @@ type boundedConn struct {
 
 func (c *boundedConn) Read(p []byte) (int, error) {
 	if c.left == 0 {
-		return 0, errors.New("the answer is too long for a probe")
+		return 0, msg.Errorf("the answer is too long for a probe")
 	}
 	n, err := c.Conn.Read(p[:min(len(p), c.left)])
 	c.left -= n
@@ -145,7 +144,7 @@ func ask(ctx context.Context, t target, endpoint *url.URL) error {
 	}
 	answer.Body.Close()
 	if t.check.Kind == mesh.CheckWS && answer.StatusCode != http.StatusSwitchingProtocols || answer.StatusCode >= http.StatusInternalServerError {
-		return fmt.Errorf("HTTP status %d", answer.StatusCode)
+		return msg.Errorf("HTTP status %d", answer.StatusCode)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ type target struct {
 	check  mesh.Checking
 	dead   bool
 	since  time.Time // dead since
-	error  string    // why it is dead
+	error  msg.Text  // why it is dead
 }
 
 // targets reads the endpoints of the first limit usages with a check, and reports whether there are more usages.
@@ -149,7 +149,7 @@ func (t *Table) ranges(ctx context.Context, usages []mesh.Usage) (map[place][]ne
 type death struct {
 	key
 	since time.Time
-	error string
+	error msg.Text
 }
 
 // dead reads all rows of dead_endpoints.
@@ -198,7 +198,7 @@ func (t *Table) forget(ctx context.Context, kept map[key]bool) error {
 type change struct {
 	target
 	now   time.Time
-	error string // "" if it lives again
+	error msg.Text // "" if it lives again
 }
 
 // save stores the changes of one name, with their events, and makes the name due. A usage that was
@@ -243,7 +243,7 @@ func eventOf(kind events.Kind, c change) events.Event {
 		Slot     string `json:"slot,omitempty"`
 	}{c.endpoint, c.slot})
 	if c.error != "" {
-		e.Detail.Fault = mesh.Fault{Code: string(msg.EndpointSilent), Detail: msg.Say(c.error)}
+		e.Detail.Fault = mesh.Fault{Code: string(msg.EndpointSilent), Detail: c.error}
 	}
 	return e
 }

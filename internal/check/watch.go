@@ -15,6 +15,7 @@ import (
 
 	"meshddns/internal/daemon"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -69,7 +70,7 @@ type health struct {
 	seen, alive time.Time // of the last probe, and of the last success
 	since       time.Time // of the last change between success and failure
 	fails, wins int       // in a row
-	error       string    // of the last probe, "" if it succeeded
+	error       msg.Text  // of the last probe, "" if it succeeded
 	crashed     bool      // the last probe has crashed, which is logged
 }
 
@@ -86,7 +87,7 @@ func (s *health) record(now time.Time, err error) {
 	if s.fails == 0 {
 		s.since = now
 	}
-	s.wins, s.error = 0, err.Error()
+	s.wins, s.error = 0, msg.TextOf(err)
 	s.fails++
 }
 
@@ -442,8 +443,8 @@ func (w *Watch) Reachable(ctx context.Context) (ok, known bool) {
 }
 
 // Endpoints returns the endpoints that a usage with a check has now, which is given by its seq, and what
-// the probes have shown. Without a Watch there are none.
-func (w *Watch) Endpoints(ctx context.Context, usage int64) (all []mesh.CheckedEndpoint, err error) {
+// the probes have shown, in a language. Without a Watch there are none.
+func (w *Watch) Endpoints(ctx context.Context, usage int64, language msg.Language) (all []mesh.CheckedEndpoint, err error) {
 	if w == nil {
 		return nil, nil
 	}
@@ -451,19 +452,19 @@ func (w *Watch) Endpoints(ctx context.Context, usage int64) (all []mesh.CheckedE
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range targets {
-		all = append(all, w.shown(t))
+		all = append(all, w.shown(t, language))
 	}
 	return all, err
 }
 
-func (w *Watch) shown(t target) mesh.CheckedEndpoint {
+func (w *Watch) shown(t target, language msg.Language) mesh.CheckedEndpoint {
 	e := mesh.CheckedEndpoint{Endpoint: t.endpoint, Slot: t.slot}
 	s := w.states[t.key]
 	switch {
 	case t.dead:
-		e.Alive, e.Since, e.Error = new(false), sqlite.Shown(t.since), t.error
+		e.Alive, e.Since, e.Error = new(false), sqlite.Shown(t.since), t.error.In(language)
 	case s != nil && !s.seen.IsZero():
-		e.Alive, e.Since, e.Error = new(true), sqlite.Shown(s.since), s.error
+		e.Alive, e.Since, e.Error = new(true), sqlite.Shown(s.since), s.error.In(language)
 	}
 	return e
 }
@@ -474,7 +475,7 @@ func (w *Watch) WriteMetrics(page *daemon.Page) {
 	defer w.mu.Unlock()
 	counts := map[string]uint64{}
 	for _, t := range w.targets {
-		switch alive := w.shown(t).Alive; {
+		switch alive := w.shown(t, msg.English).Alive; {
 		case alive == nil:
 			counts["unchecked"]++
 		case *alive:

@@ -16,6 +16,7 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/test/tables"
 )
@@ -63,7 +64,7 @@ func (w *world) step() {
 // endpoints returns the states that the API shows.
 func (w *world) endpoints() []mesh.CheckedEndpoint {
 	w.t.Helper()
-	all, err := w.Endpoints(w.t.Context(), 1)
+	all, err := w.Endpoints(w.t.Context(), 1, msg.English)
 	w.must(err)
 	return all
 }

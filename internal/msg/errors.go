@@ -2,8 +2,10 @@ package msg
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -51,25 +53,31 @@ func Textf(english string, args ...any) Text { return TextOf(Errorf(english, arg
 // in errorTexts; a format without words needs none. An argument that is a Text or an error appears in the
 // language of the text; all others are the same in both.
 func Errorf(english string, args ...any) error {
-	err := fmt.Errorf(english, args...)
-	told := make([]any, len(args))
-	for i, arg := range args {
-		switch arg := arg.(type) {
-		case Text:
-			told[i] = arg.In(Chinese)
-		case error:
-			told[i] = TextOf(arg).In(Chinese)
-		default:
-			told[i] = arg
+	in := func(language Language, format string) string {
+		said := slices.Clone(args)
+		for i, arg := range args {
+			if err, ok := arg.(error); ok {
+				arg = TextOf(err)
+			}
+			if text, ok := arg.(Text); ok {
+				said[i] = text.In(language)
+			}
 		}
+		return fmt.Sprintf(strings.ReplaceAll(format, "%w", "%s"), said...)
 	}
-	chinese := strings.ReplaceAll(cmp.Or(errorTexts[english], english), "%w", "%s")
-	return &failure{err, newText(err.Error(), fmt.Sprintf(chinese, told...))}
+	text := newText(in(English, english), in(Chinese, cmp.Or(errorTexts[english], english)))
+	return &failure{fmt.Errorf(english, args...), text}
+}
+
+// told is an error with a text in both languages.
+type told interface {
+	error
+	Message() Text
 }
 
 // failure is the error that Errorf makes.
 type failure struct {
-	error // in English; it wraps the arguments of %w
+	error // in English, with the words of Go's own packages; it wraps the arguments of %w
 	text  Text
 }
 
@@ -77,18 +85,21 @@ func (f *failure) Unwrap() error { return f.error }
 func (f *failure) Message() Text { return f.text }
 
 // TextOf returns the text of an error. For an error that Errorf did not make, such as one of Go's own
-// packages, only the common words are in Chinese.
+// packages, only the common words are those of a person.
 func TextOf(err error) Text {
-	if e, ok := err.(interface{ Message() Text }); ok {
+	if e, ok := err.(told); ok {
 		return e.Message()
 	}
-	english := err.Error()
-	return newText(english, goWords.Replace(goLookup(english)))
+	english := goCalls.Replace(err.Error())
+	chinese := english
+	if inner, ok := errors.AsType[told](err); ok {
+		chinese = strings.ReplaceAll(english, inner.Error(), inner.Message().In(Chinese))
+	}
+	return newText(goWords[English].Replace(goLookup(english, English)), goWords[Chinese].Replace(goLookup(chinese, Chinese)))
 }
 
-// goLookup puts "lookup NAME on SERVER" of an error of package net, whose words goWords
-// cannot move, into Chinese.
-func goLookup(text string) string {
+// goLookup says "lookup NAME on SERVER" of an error of package net, whose words goWords cannot move.
+func goLookup(text string, language Language) string {
 	before, rest, _ := strings.Cut(text, "lookup ")
 	name, rest, found := strings.Cut(rest, " on ")
 	if !found || strings.ContainsRune(name, ' ') {
@@ -98,38 +109,59 @@ func goLookup(text string) string {
 	if more {
 		after = ": " + after
 	}
-	return before + "解析 " + name + "（" + server + "）" + after
+	return before + [2]string{"解析 " + name + "（" + server + "）", "look up " + name + " at " + server}[language] + after
 }
 
-// goWords are {English, Chinese} parts of the errors of Go's own packages.
-var goWords = strings.NewReplacer(
-	"context deadline exceeded", "超时",
-	"context canceled", "已取消",
-	"i/o timeout", "超时",
-	"connection refused", "连接被拒绝",
-	"connection reset by peer", "连接被对方重置",
-	"broken pipe", "连接已断开",
-	"no route to host", "没有到主机的路由",
-	"network is unreachable", "网络不可达",
-	"no such host", "找不到主机",
-	"unexpected EOF", "连接意外中断",
-	"server misbehaving", "解析服务器异常",
-	"server gave HTTP response to HTTPS client", "服务器以 HTTP 应答了 HTTPS 请求",
-	"tls: failed to verify certificate", "TLS 证书校验失败",
-	"certificate signed by unknown authority", "证书由未知机构签发",
-	"certificate has expired or is not yet valid", "证书已过期或尚未生效",
-	"invalid character ", "不是 JSON：非法字符 ",
-	" looking for beginning of value", "",
-	"unexpected end of JSON input", "JSON 不完整",
-	"expected element type ", "XML 元素应为 ",
-	" but have ", "，而不是 ",
-	"dial tcp ", "连接 ",
-	"dial udp ", "连接 ",
-	"read tcp ", "读取 ",
-	"read udp ", "读取 ",
-	"write tcp ", "写入 ",
-	"write udp ", "写入 ",
-)
+// goWords replace parts of the errors of Go's own packages by what a person says.
+var goWords = func() [2]*strings.Replacer {
+	var pairs [2][]string
+	for _, words := range goParts {
+		for language, said := range [2]string{words[1], words[2]} {
+			pairs[language] = append(pairs[language], words[0], said)
+		}
+	}
+	return [2]*strings.Replacer{strings.NewReplacer(pairs[0]...), strings.NewReplacer(pairs[1]...)}
+}()
+
+// goCalls removes the names of system calls, and of a dial without an address, from errors of package net.
+var goCalls = strings.NewReplacer("connect: ", "", "read: ", "", "write: ", "", "dial tcp: ", "", "dial udp: ", "")
+
+// goParts are {what Go says, Chinese, English}.
+var goParts = [][3]string{
+	{" (Client.Timeout exceeded while awaiting headers)", "", ""},
+	{"context deadline exceeded", "超时", "no answer in time"},
+	{"context canceled", "已取消", "broken off"},
+	{"i/o timeout", "超时", "no answer in time"},
+	{"net/http: timeout awaiting response headers", "超时", "no answer in time"},
+	{"net/http: TLS handshake timeout", "TLS 握手超时", "no answer to the TLS handshake in time"},
+	{"connection refused", "连接被拒绝", "the connection is refused, as if nothing listens there"},
+	{"connection reset by peer", "连接被对方重置", "the other side has broken the connection off"},
+	{"broken pipe", "连接已断开", "the other side has closed the connection"},
+	{"no route to host", "没有到主机的路由", "no route leads to the host"},
+	{"network is unreachable", "网络不可达", "no route leads to the network"},
+	{"no such host", "找不到主机", "there is no such host"},
+	{"unexpected EOF", "连接意外中断", "the connection ended too early"},
+	{": EOF", ": 连接意外中断", ": the connection ended too early"},
+	{"lookup ", "解析 ", "look up "},
+	{"server misbehaving", "解析服务器异常", "the resolver fails"},
+	{"server gave HTTP response to HTTPS client", "服务器以 HTTP 应答了 HTTPS 请求", "the server answers a request over HTTPS with plain HTTP"},
+	{"tls: failed to verify certificate: x509: ", "TLS 证书校验失败：", "the certificate is not accepted: "},
+	{"certificate signed by unknown authority", "证书由未知机构签发", "an unknown authority has signed it"},
+	{"certificate has expired or is not yet valid", "证书已过期或尚未生效", "it has expired or is not valid yet"},
+	{"invalid character ", "不是 JSON：非法字符 ", "not JSON: the character "},
+	{" looking for beginning of value", "", " is no value"},
+	{"unexpected end of JSON input", "JSON 不完整", "the JSON is not whole"},
+	{"expected element type ", "XML 元素应为 ", "want the XML element "},
+	{" but have ", "，而不是 ", ", not "},
+	{"dial tcp4", "通过 IPv4 连接", "connect by IPv4 to"},
+	{"dial tcp6", "通过 IPv6 连接", "connect by IPv6 to"},
+	{"dial tcp ", "连接 ", "connect to "},
+	{"dial udp ", "连接 ", "connect to "},
+	{"read tcp ", "读取 ", "read from "},
+	{"read udp ", "读取 ", "read from "},
+	{"write tcp ", "写入 ", "write to "},
+	{"write udp ", "写入 ", "write to "},
+}
 
 // errorTexts maps the English formats of Errorf and Textf, and the words of Say, to Chinese.
 var errorTexts = map[string]string{
@@ -329,6 +361,22 @@ var errorTexts = map[string]string{
 
 	// A file.
 	"the file begins with a byte order mark (BOM): save it as UTF-8 without one": "文件以字节顺序标记（BOM）开头，请存为不带 BOM 的 UTF-8",
+
+	// Secondaries.
+	"no valid answer to NOTIFY": "对 NOTIFY 没有有效的应答",
+	"NOTIFY is refused":         "NOTIFY 被拒绝",
+	"the secondary takes no NOTIFY from this host or with this key (allow-notify in BIND, acl in Knot)": "辅助服务器不接受本机或此密钥的 NOTIFY（BIND 的 allow-notify、Knot 的 acl）",
+	"the secondary has not added the zone with this host as its primary, or does not know the key":      "辅助服务器未把本机设为该区域的主服务器，或没有此密钥",
+	"the secondary's software does not know NOTIFY":                                                     "辅助服务器的软件不支持 NOTIFY",
+	"the secondary has another key_secret for this key_name":                                            "辅助服务器上同名密钥的 key_secret 不同",
+	"the secondary has no key of this key_name with this key_algorithm":                                 "辅助服务器上没有此 key_name 与 key_algorithm 的密钥",
+	"the clocks of the two hosts differ by over 5 minutes":                                              "两台主机的时钟相差超过 5 分钟",
+	"compare the key with the secondary's, and see its log":                                             "请核对辅助服务器上的密钥，并查看其日志",
+
+	// Endpoints.
+	"the lease does not permit this address": "租约不允许此地址",
+	"the answer is too long for a probe":     "应答过长，无法检查",
+	"HTTP status %d":                         "HTTP 状态码 %d",
 
 	// A bridge.
 	"not a status that a bridge answers with":     "不是脚本应返回的状态码",

@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,9 +30,9 @@ var notSaid = []string{
 	"application/json, application/xml;q=0.9", "already exists", "not found", "mesh sync - ",
 }
 
-// told are the files with errors for people.
-var told = []string{"provider/*.go", "reconcile/probing.go", "reconcile/public.go", "reconcile/probe_record.go", "dns/*.go", "builtin/builtin.go",
-	"mesh/value.go", "mesh/endpoint.go", "mesh/format.go", "mesh/usage.go", "mesh/peer.go", "mesh/rules.go", "mesh/sets.go", "notify/receiver.go"}
+// tellers are the files with errors for people.
+var tellers = []string{"provider/*.go", "reconcile/probing.go", "reconcile/public.go", "reconcile/probe_record.go", "dns/*.go", "builtin/builtin.go",
+	"mesh/value.go", "mesh/endpoint.go", "mesh/format.go", "mesh/usage.go", "mesh/peer.go", "mesh/rules.go", "mesh/sets.go", "notify/receiver.go", "check/probe.go", "secondary/refusal.go"}
 
 // sources returns the files below internal/ that match patterns, without tests.
 func sources(t *testing.T, patterns ...string) (files []*ast.File) {
@@ -80,7 +81,7 @@ func TestErrorsAreWhole(t *testing.T) {
 			used[text] = true
 		}
 	}
-	for _, file := range sources(t, told...) {
+	for _, file := range sources(t, tellers...) {
 		for _, text := range literals(t, file) {
 			used[text] = true
 			if hasEnglish(filled(text)) && errorTexts[text] == "" && !slices.Contains(notSaid, text) && !strings.Contains(text, "*") {
@@ -98,7 +99,7 @@ func TestErrorsAreWhole(t *testing.T) {
 // TestErrorsAreOurs: Errorf makes every error with English words, because errors of packages errors and
 // fmt have no Chinese.
 func TestErrorsAreOurs(t *testing.T) {
-	for _, file := range sources(t, told...) {
+	for _, file := range sources(t, tellers...) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok {
@@ -158,16 +159,19 @@ func TestErrorf(t *testing.T) {
 	}{
 		{Errorf("%s: HTTP %d", asked, 400), "list zones at dns.example:443: HTTP 400", "列出区域（dns.example:443）：HTTP 400"},
 		{Errorf("%s: %s", asked, "Code.X: Your key has no balance"), "list zones at dns.example:443: Code.X: Your key has no balance", "列出区域（dns.example:443）: Code.X: Your key has no balance"},
-		{Errorf("%s: %w", asked, refused), "list zones at dns.example:443: dial tcp 127.0.0.1:1: connect: connection refused", "列出区域（dns.example:443）: 连接 127.0.0.1:1: connect: 连接被拒绝"},
+		{Errorf("%s: %w", asked, refused), "list zones at dns.example:443: connect to 127.0.0.1:1: the connection is refused, as if nothing listens there", "列出区域（dns.example:443）: 连接 127.0.0.1:1: 连接被拒绝"},
 		{Errorf("the account has no zone that contains %q", "a b.example"), `the account has no zone that contains "a b.example"`, `账号下没有包含 "a b.example" 的区域`},
 		{Errorf("transfer zone %s from %s", "a", "b"), "transfer zone a from b", "从 b 传送区域 a"},
 		{Errorf("TSIG key name: %w", Errorf("%w: it is empty", Errorf("not a domain name"))), "TSIG key name: not a domain name: it is empty", "TSIG 密钥名：不是域名：为空"},
-		{Errorf("%w: %w", unsigned, io.ErrUnexpectedEOF), "answer carries no TSIG: unexpected EOF", "应答未带 TSIG: 连接意外中断"},
+		{Errorf("%w: %w", unsigned, io.ErrUnexpectedEOF), "answer carries no TSIG: the connection ended too early", "应答未带 TSIG: 连接意外中断"},
 		{Errorf("%s", Say("no status\nof ours")), "no status of ours", "no status of ours"},
 	} {
-		if text := TextOf(test.err); test.err.Error() != test.english || text.In(English) != test.english || text.In(Chinese) != test.chinese {
-			t.Errorf("%q is told as\n%q\n%q, want\n%q", test.err, text.In(English), text.In(Chinese), test.chinese)
+		if text := TextOf(test.err); text.In(English) != test.english || text.In(Chinese) != test.chinese {
+			t.Errorf("%q is told as\n%q\n%q, want\n%q\n%q", test.err, text.In(English), text.In(Chinese), test.english, test.chinese)
 		}
+	}
+	if err := Errorf("%s: %w", asked, refused); !strings.HasSuffix(err.Error(), ": dial tcp 127.0.0.1:1: connect: connection refused") {
+		t.Errorf("the log gets %q", err)
 	}
 	err := fmt.Errorf("read: %w", Errorf("%w: %w", unsigned, refused))
 	if op, ok := errors.AsType[*net.OpError](err); !ok || op != refused || !errors.Is(err, unsigned) || errors.Is(err, io.EOF) {
@@ -178,22 +182,30 @@ func TestErrorf(t *testing.T) {
 // TestGoErrors checks the texts of the errors of Go's own packages.
 func TestGoErrors(t *testing.T) {
 	var number int
+	peer := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 53}
 	for _, test := range []struct {
-		err     error
-		chinese string
+		err              error
+		english, chinese string
 	}{
-		{context.DeadlineExceeded, "超时"},
-		{&net.OpError{Op: "read", Net: "udp", Err: os.ErrDeadlineExceeded}, "read udp: 超时"},
-		{&net.DNSError{Err: "no such host", Name: "a.example", Server: "127.0.0.53:53"}, "解析 a.example（127.0.0.53:53）: 找不到主机"},
-		{json.Unmarshal([]byte("<html>"), &number), "不是 JSON：非法字符 '<'"},
-		{json.Unmarshal([]byte("{"), &number), "JSON 不完整"},
+		{context.DeadlineExceeded, "no answer in time", "超时"},
+		{&net.OpError{Op: "read", Net: "udp", Addr: peer, Err: os.ErrDeadlineExceeded}, "read from 192.0.2.1:53: no answer in time", "读取 192.0.2.1:53: 超时"},
+		{&net.OpError{Op: "read", Net: "tcp", Addr: peer, Err: os.NewSyscallError("read", syscall.ECONNRESET)},
+			"read from 192.0.2.1:53: the other side has broken the connection off", "读取 192.0.2.1:53: 连接被对方重置"},
+		{&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "a.example", Server: "127.0.0.53:53"}},
+			"look up a.example at 127.0.0.53:53: there is no such host", "解析 a.example（127.0.0.53:53）: 找不到主机"},
+		{&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "a.example"}}, "look up a.example: there is no such host", "解析 a.example: 找不到主机"},
+		{&url.Error{Op: "Get", URL: "https://a.example", Err: io.EOF}, `Get "https://a.example": the connection ended too early`, `Get "https://a.example": 连接意外中断`},
+		{json.Unmarshal([]byte("<html>"), &number), "not JSON: the character '<' is no value", "不是 JSON：非法字符 '<'"},
+		{json.Unmarshal([]byte("{"), &number), "the JSON is not whole", "JSON 不完整"},
 		{xml.Unmarshal([]byte("<html/>"), &struct {
 			XMLName xml.Name `xml:"Answer"`
-		}{}), "XML 元素应为 <Answer>，而不是 <html>"},
-		{errors.New("of none of them"), "of none of them"},
+		}{}), "want the XML element <Answer>, not <html>", "XML 元素应为 <Answer>，而不是 <html>"},
+		{&net.OpError{Op: "dial", Net: "tcp", Addr: peer, Err: Errorf("the answer is too long for a probe")},
+			"connect to 192.0.2.1:53: the answer is too long for a probe", "连接 192.0.2.1:53: 应答过长，无法检查"},
+		{errors.New("of none of them"), "of none of them", "of none of them"},
 	} {
-		if got := TextOf(test.err).In(Chinese); got != test.chinese {
-			t.Errorf("%q is %q, want %q", test.err, got, test.chinese)
+		if got := TextOf(test.err); got.In(Chinese) != test.chinese || got.In(English) != test.english {
+			t.Errorf("%q is %q, want %q and %q", test.err, got, test.english, test.chinese)
 		}
 	}
 }

@@ -351,8 +351,9 @@ func (a *api) scrubbed(err error) error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its own words name Go types
 		err = msg.Errorf("the JSON has a %q at %q, which does not belong there", e.Value, e.Field)
 	}
-	if words := msg.TextOf(err).Map(func(words string) string { return a.said(words, secrets.MaxPart) }); words.String() != err.Error() {
-		return msg.Errorf("%s", words)
+	text := msg.TextOf(err)
+	if shown := text.Map(func(words string) string { return a.said(words, secrets.MaxPart) }); shown != text {
+		return msg.Errorf("%s", shown)
 	}
 	return err
 }

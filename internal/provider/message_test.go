@@ -35,7 +35,7 @@ func TestMessages(t *testing.T) {
 			"clock_skew: list zones at dns.example: HTTP 401: the provider's time minus ours is -3600 s",
 			"clock_skew: 列出区域（dns.example）：HTTP 401：服务商时间减本机时间为 -3600 秒"},
 		{a.unreached(t.Context(), list, context.DeadlineExceeded),
-			"network: list zones at dns.example: context deadline exceeded", "network: 列出区域（dns.example）: 超时"},
+			"network: list zones at dns.example: no answer in time", "network: 列出区域（dns.example）: 超时"},
 		{a.unreadable(list, answer{status: 200}, errNotTheirs),
 			"bad_answer: list zones at dns.example: HTTP 200: not an answer of this vendor",
 			"bad_answer: 列出区域（dns.example）：HTTP 200: 不是该服务商的应答"},

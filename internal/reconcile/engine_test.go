@@ -25,7 +25,7 @@ func TestDescribe(t *testing.T) {
 		"the secret":  {&provider.Error{Kind: provider.BadCredentials, Detail: "bad key s3cr3t!"}, Fault{Code: "credentials", Detail: "bad key ***!"}, false},
 		"its hex":     {&provider.Error{Kind: provider.Invalid, Detail: "no key 733363723374210a"}, Fault{Code: "invalid", Detail: "no key ***"}, false},
 		"no text":     {&provider.Error{Kind: provider.Invalid, Err: errors.New("a\x1b[2J\u202e\nb\xff")}, Fault{Code: "invalid", Detail: "a?[2J? b?"}, false},
-		"interrupted": {fmt.Errorf("read: %w", context.Canceled), Fault{Code: CodeInterrupted, Detail: "read: context canceled"}, true},
+		"interrupted": {fmt.Errorf("read: %w", context.Canceled), Fault{Code: CodeInterrupted, Detail: "broken off"}, true},
 	} {
 		got := Describe(test.err, Account{Secret: "s3cr3t"})
 		said, want := got.Detail.String(), test.want.Detail.String()

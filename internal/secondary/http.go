@@ -58,7 +58,7 @@ func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Langu
 			z.NotifiedAt = sqlite.Shown(at.notified)
 		}
 		if at.fault != nil {
-			z.Error = secrets.ScrubLine(msg.TextOf(at.fault).In(language), 200)
+			z.Error = secrets.ScrubLine(msg.TextOf(at.fault).In(language), secrets.MaxPart)
 		}
 		answer.States = append(answer.States, z)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -16,7 +15,6 @@ import (
 	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/events"
-	"meshddns/internal/msg"
 )
 
 const (
@@ -168,7 +166,7 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	}
 	switch {
 	case !s.behind() && s.ahead == 0:
-		s.moved = time.Time{}
+		s.moved, s.fault = time.Time{}, nil // it has fetched the zone, whatever it says to the message
 		f.plan(s, time.Time{})
 	case s.due.IsZero(): // no change since
 		s.vain++
@@ -199,19 +197,13 @@ func (n *Notifier) movePast(ctx context.Context, f *follower, s *state) (again b
 	return again, err
 }
 
-// Errors of a message.
-var (
-	errNoAnswer = msg.Errorf("no answer to NOTIFY")
-	errRefused  = msg.Errorf("NOTIFY is refused")
-)
-
 // tell sends a NOTIFY message (RFC 1996), and waits for its answer. With ask it then asks for the SOA
 // record that the secondary has, and returns the answer.
 func (n *Notifier) tell(ctx context.Context, to Secondary, soa dns.RR, ask bool) (answer dns.Message, err error) {
 	question := []dns.Question{{Name: soa.Name, Type: dns.TypeSOA, Class: dns.ClassIN}}
 	answer, err = n.exchange(ctx, to, dns.Message{Opcode: dns.OpcodeNotify, Authoritative: true, Questions: question, Answers: []dns.RR{soa}})
 	if err == nil && answer.Rcode != dns.RcodeSuccess {
-		err = msg.Errorf("%w: %s", errRefused, answer.Rcode.String())
+		err = because(errRefused, answer.Rcode, nil)
 	}
 	if err == nil {
 		n.counts[1].Add(1)
@@ -273,10 +265,11 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dns.Message) (a
 		if mac == nil {
 			return answer, nil
 		}
-		if dropped = to.key.Verify(buffer[:size], mac, time.Now()); dropped == nil {
+		unproven := to.key.Verify(buffer[:size], mac, time.Now())
+		if unproven == nil {
 			return answer, nil
 		}
-		dropped = fmt.Errorf("%w: %s: %w", errNoAnswer, answer.Rcode, dropped)
+		dropped = because(errNoAnswer, answer.Rcode, unproven)
 	}
 }
 

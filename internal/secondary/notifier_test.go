@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -243,12 +245,51 @@ func TestNotify(t *testing.T) {
 	if s := w.state(deaf, "example.com"); s.Fetched != nil || s.Error == "" || s.NotifiedAt == "" {
 		t.Errorf("deaf: %+v", s)
 	}
-	if s := w.state(hostile, "example.com"); s.Error != "NOTIFY is refused: REFUSED" {
+	if s := w.state(hostile, "example.com"); !strings.HasPrefix(s.Error, "NOTIFY 被拒绝: REFUSED: 辅助服务器不接受") {
 		t.Errorf("hostile: %+v", s)
 	}
 	w.fetch(deaf, "example.com", 7)
 	if s := w.state(deaf, "example.com"); s.Fetched == nil || *s.Fetched != 7 {
 		t.Errorf("deaf has an old version: %+v", s)
+	}
+}
+
+// TestNoErrorAfterFetch: a peer that has fetched all has no error, whatever it answers then.
+func TestNoErrorAfterFetch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var late *peer
+	late = w.peer("late", func(n int64) (dns.Rcode, bool) {
+		if n == 2 {
+			w.fetch(late, "example.com", 7)
+		}
+		return dns.RcodeRefused, true
+	})
+	w.serials["example.com"] = 7
+	w.run()
+	support.Eventually(t, support.Limit, "the first answer is an error", func() bool { return w.state(late, "example.com").Error != "" })
+	support.Eventually(t, support.Limit, "the second one ends", func() bool {
+		return late.heard.Load() == 2 && !w.Find("late").follower.state("example.com").busy
+	})
+	if s := w.state(late, "example.com"); s.Error != "" || s.Lag != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestCauses: the error of a message says what to check.
+func TestCauses(t *testing.T) {
+	for _, test := range []struct {
+		rcode     dns.Rcode
+		signature error
+		want      string
+	}{
+		{dns.RcodeNotAuth, &dns.TSIGError{Code: dns.RcodeBadSig}, "no valid answer to NOTIFY: BADSIG: the secondary has another key_secret for this key_name"},
+		{dns.RcodeNotAuth, &dns.TSIGError{Code: dns.RcodeBadKey}, "no valid answer to NOTIFY: BADKEY: the secondary has no key of this key_name with this key_algorithm"},
+		{dns.RcodeSuccess, dns.ErrUnsigned, "no valid answer to NOTIFY: NOERROR: compare the key with the secondary's, and see its log"},
+	} {
+		if err := because(errNoAnswer, test.rcode, test.signature); err.Error() != test.want || !errors.Is(err, errNoAnswer) {
+			t.Errorf("%v, want %s", err, test.want)
+		}
 	}
 }
 
