@@ -148,7 +148,7 @@ func (s *server) configuration(r *http.Request) (web.Reply, error) {
 	if err != nil && !errors.Is(err, errNoConfiguration) {
 		return web.Reply{}, err
 	}
-	return web.Reply{Data: answers.NewConfiguration(c)}, nil
+	return web.Reply{Data: answers.NewConfiguration(c, web.Language(r))}, nil
 }
 
 func (s *server) putConfiguration(r *http.Request) (web.Reply, error) {

@@ -164,7 +164,7 @@ func (o *operations) formatWarnings(ctx context.Context, u mesh.Usage, given []s
 // usageWarnings returns warnings about a usage that was just reserved.
 func usageWarnings(u mesh.Usage) []msg.Phrase {
 	if u.HeldBy == u.Network {
-		return nil
+		return answers.WarnPaused(u.Publish.Fault)
 	}
 	return []msg.Phrase{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
 }

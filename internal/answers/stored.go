@@ -7,9 +7,9 @@ import (
 )
 
 // NewConfiguration returns a configuration as clients see it. Its type masks the secret.
-func NewConfiguration(c mesh.Configuration) mesh.Configuration {
+func NewConfiguration(c mesh.Configuration, language msg.Language) mesh.Configuration {
 	shown := c.Listed()
-	shown.EffectiveMode, shown.UpdatedAt = c.Mode(), c.UpdatedAt
+	shown.EffectiveMode, shown.PausedText, shown.UpdatedAt = c.Mode(), c.Paused().In(language), c.UpdatedAt
 	return shown
 }
 

@@ -84,6 +84,11 @@ func WarnEnabled(members []string) []msg.Phrase {
 	return warnIf(members != nil && !slices.Contains(members, "enabled"), msg.WarnEnabled)
 }
 
+// WarnPaused warns of a paused program.
+func WarnPaused(f mesh.Fault) []msg.Phrase {
+	return warnIf(f.Code == string(msg.Paused), msg.WarnPaused, f)
+}
+
 // WarnEndpoints warns of a record value without endpoints.
 func WarnEndpoints(endpoints []string) []msg.Phrase {
 	return warnIf(len(endpoints) == 0, msg.WarnEndpoints)

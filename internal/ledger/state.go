@@ -139,7 +139,9 @@ func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names, owners []
 		return state, err
 	}
 	state.Configured = l.configured != nil
-	state.UpsertOnly = state.Configured && l.configured.SyncMode == mesh.UpsertOnly
+	if state.Configured {
+		state.UpsertOnly, state.Paused = l.configured.SyncMode == mesh.UpsertOnly, reconcile.Fault(l.configured.Paused())
+	}
 	for _, load := range []func(context.Context, []reconcile.Name) error{l.versions, l.usages} {
 		if err := load(ctx, state.Names); err != nil {
 			return state, err

@@ -1,15 +1,21 @@
 package ledger_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
 )
 
 // TestSettings has every mode, and a database without a configuration.
@@ -172,5 +178,55 @@ func TestVersions(t *testing.T) {
 	}
 	if !slices.Equal(got, []int64{1, 2, 3}) {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestPaused has usages that wait, fail, or stand in every mode. The reason is that of the configuration at the moment of
+// reading; what has a reason of its own keeps it. The metric follows.
+func TestPaused(t *testing.T) {
+	b := newBook(t)
+	account := b.account("token", "one")
+	b.configure("auto", account)
+	b.service("example.com", 0)
+	for i, state := range []string{"pending", "withdrawing", "published", "none", "failed"} {
+		name := b.reserve("example.com", state, int64(i), "active")
+		b.exec(`UPDATE usages SET state = ? WHERE name = ?`, state, name)
+	}
+	b.exec(`UPDATE usages SET rival = '7' WHERE name LIKE '%failed%'`)
+	b.exec(`INSERT OR REPLACE INTO names (name, version, due, lane, pass) SELECT name, 1, 1000, 'later', 0 FROM usages WHERE state = 'pending'`)
+	tell := func() (told []string) {
+		all, err := sqlite.Collect(t.Context(), b.db, ledger.ScanUsage, ledger.SelectUsages+` ORDER BY u.seq`)
+		b.must(err)
+		for _, u := range all {
+			told = append(told, u.Publish.State+" "+u.Publish.Fault.In(msg.English))
+		}
+		return told
+	}
+	for _, mode := range []mesh.SyncMode{mesh.Manual, mesh.Auto, mesh.UpsertOnly, "", "none", "unknown"} {
+		for _, enabled := range []bool{true, false} {
+			b.configure(string(mode), account)
+			b.exec(`UPDATE configuration SET enabled = ?`, enabled)
+			reason := mesh.Configuration{Provider: "cloudflare", SyncMode: mode, Enabled: enabled}.Paused().In(msg.English)
+			pending, withdrawing, figure := reason, "", "1"
+			switch {
+			case !enabled:
+				withdrawing = reason
+			case reason == "":
+				pending, figure = msg.WritesUsedUp.In(msg.English)+": 1970-01-01T00:00:01Z", "0"
+			}
+			want(t, fmt.Sprintf("in mode %q, enabled %v", mode, enabled), tell(), []string{
+				"pending " + pending, "withdrawing " + withdrawing, "published ",
+				"none " + msg.NoProvider.In(msg.English), "failed " + msg.NetworkConflict.In(msg.English) + ": 7",
+			})
+			var page bytes.Buffer
+			_, err := b.WriteMetrics(t.Context(), daemon.NewPage(&page))
+			if b.must(err); !strings.Contains(page.String(), "\nmeshddns_paused "+figure+"\n") {
+				t.Errorf("in mode %q, enabled %v: no meshddns_paused %s in\n%s", mode, enabled, figure, page.String())
+			}
+		}
+	}
+	b.exec(`DELETE FROM configuration`)
+	if got := tell(); strings.Contains(got[0], "paused") {
+		t.Errorf("without a configuration: %s", got[0])
 	}
 }

@@ -17,20 +17,26 @@ const ErrNoUsage = sqlite.Refusal(msg.UnknownUsage)
 
 // PublishColumns are the columns of mesh.Publishing for a usage u with binding b, whose state is
 // about the place p: attempts, state, the standing value of its network, fault, time. A change that waits in
-// LaneLater is a fault with the time until which it waits.
+// LaneLater is a fault with the time until which it waits, and what waits in a paused program has mesh.Configuration.Paused.
 const PublishColumns = `
 	coalesce(p.attempts, 0), u.state,
 	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.rival <> '' THEN ''
 	     WHEN p.standing LIKE '% n=' || printf('%u', b.network_id) || ' %' THEN p.standing
 	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
 	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN coalesce(p.code, '') <> '' THEN p.code
+	     WHEN u.state IN ('pending', 'withdrawing') AND (` + pausedDetail + `) > '' THEN 'paused'
 	     WHEN u.state = 'pending' THEN iif(EXISTS (` + waitingChange + `), 'writes_used_up', '') WHEN u.state <> 'none' THEN ''
 	     WHEN EXISTS (SELECT 1 FROM configuration WHERE id = 1) THEN 'no_provider' ELSE 'unknown_configuration' END,
 	CASE WHEN u.rival <> '' THEN u.rival WHEN coalesce(p.code, '') <> '' THEN p.detail
-	     WHEN u.state = 'pending' THEN coalesce((` + waitingChange + `), '') ELSE '' END,
+	     WHEN u.state IN ('pending', 'withdrawing') THEN coalesce((` + pausedDetail + `), (` + waitingChange + `), '') ELSE '' END,
 	coalesce(p.key_of, ''), coalesce(p.at, '')`
 
 const waitingChange = `SELECT strftime('%Y-%m-%dT%H:%M:%SZ', due / 1000, 'unixepoch') FROM names WHERE name = u.name AND lane = 'later' AND due > 0`
+
+// pausedDetail reads the detail of mesh.Configuration.Paused. A release is a person's order, for which only enabled counts.
+const pausedDetail = `SELECT CASE WHEN enabled = 0 THEN '` + mesh.PausedOff + `'
+	     WHEN u.state = 'pending' AND sync_mode NOT IN ('auto', 'upsert-only') THEN '` + mesh.PausedManual + `' END
+	FROM configuration WHERE id = 1`
 
 // SelectUsages reads usages u for ScanUsage, with their bindings b.
 const SelectUsages = `

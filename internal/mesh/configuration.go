@@ -35,6 +35,7 @@ type Configuration struct {
 	Endpoints     []string       `json:"txt_endpoints"`
 	SyncMode      SyncMode       `json:"sync_mode"`
 	EffectiveMode SyncMode       `json:"effective_sync_mode,omitempty" given:"never"` // Mode, in answers
+	PausedText    string         `json:"paused,omitempty" given:"never"`              // Paused, in answers
 	RetryInterval *int64         `json:"retry_interval"`                              // seconds
 	MaxRetries    *int64         `json:"max_retries"`
 	Enabled       bool           `json:"enabled"`
@@ -83,6 +84,25 @@ func (c Configuration) Mode() SyncMode {
 	return Manual
 }
 
+// Details of Paused, as a msg.Text is stored.
+const (
+	PausedOff    = "enabled is false in the configuration\n配置中 enabled 为 false"
+	PausedManual = "POST /api/v1/ddns/sync publishes\nPOST /api/v1/ddns/sync 时才发布"
+)
+
+// Paused returns the reason why the program writes nothing by itself, the zero Fault if it does or if c is not stored.
+func (c Configuration) Paused() Fault {
+	switch {
+	case c.Provider == "":
+		return Fault{}
+	case !c.Enabled:
+		return Fault{Code: string(msg.Paused), Detail: PausedOff}
+	case c.Mode() == Manual:
+		return Fault{Code: string(msg.Paused), Detail: PausedManual}
+	}
+	return Fault{}
+}
+
 // sameCredentials reports whether c has a secret, and the provider, key and address of d.
 func (c Configuration) sameCredentials(d Configuration) bool {
 	return c.Secret != "" && c.Provider == d.Provider && c.AccessKeyID == d.AccessKeyID &&
@@ -114,6 +134,6 @@ func (c Configuration) SameAs(stored Configuration) bool {
 // Listed returns the members that a client sets, with a list of endpoints even where it is empty.
 func (c Configuration) Listed() Configuration {
 	c.Endpoints = append([]string{}, c.Endpoints...)
-	c.EffectiveMode, c.UpdatedAt, c.Zone, c.AccountID = "", "", "", 0
+	c.EffectiveMode, c.PausedText, c.UpdatedAt, c.Zone, c.AccountID = "", "", "", "", 0
 	return c
 }

@@ -200,6 +200,7 @@ const (
 	Orphan           ID = "orphan"
 	NotSearched      ID = "not_searched"
 	WritesUsedUp     ID = "writes_used_up"
+	Paused           ID = "paused"
 	ZoneUnreachable  ID = "zone_unreachable"
 	SharedName       ID = "shared_name"
 	EndpointSilent   ID = "endpoint_silent"
@@ -259,6 +260,7 @@ const (
 	WarnBlanks       ID = "warn_blanks"
 	WarnNumber       ID = "warn_number"
 	WarnEnabled      ID = "warn_enabled"
+	WarnPaused       ID = "warn_paused"
 	WarnEndpoints    ID = "warn_endpoints"
 	WarnNoDomain     ID = "warn_no_domain"
 	WarnNoConfig     ID = "warn_no_configuration"
@@ -373,7 +375,7 @@ var texts = map[ID][2]string{
 	ServiceExists:        {"id 相同的服务已存在", "a service with this id exists"},
 	ServiceInUse:         {"该服务仍有前缀预留，不能删除", "the service has usages and cannot be deleted"},
 	ServiceDomainInUse:   {"该服务仍有前缀预留，不能更改域名", "the service has usages, its domain cannot change"},
-	SyncDisabled:         {"同步已停用：配置中 enabled 为 false", "synchronisation is off: enabled is false in the configuration"},
+	SyncDisabled:         {"已暂停：配置中 enabled 为 false", "paused: enabled is false in the configuration"},
 	SyncNotConfigured:    {"同步失败：尚未保存配置", "synchronisation failed: no configuration is stored"},
 	SyncFailed:           {"同步失败：%d / %d 个名称未完成，首个为 %s：%s", "synchronisation failed: %d of %d records, the first: %s: %s"},
 	SyncUnfinished:       {"同步尚未完成，正在后台继续：已处理 %d / %d 个名称", "the synchronisation goes on in the background: %d of %d names are done so far"},
@@ -433,7 +435,7 @@ var texts = map[ID][2]string{
 	UsageCreated:      {"前缀预留成功", "the prefix is reserved"},
 	UsageChanged:      {"前缀预留已更新", "the usage is changed"},
 	UsageReleased:     {"前缀已释放", "the prefix is released"},
-	UsageHeld:         {"记录尚未撤回，前缀仍被占用：同步已停用（配置中 enabled 为 false），启用后重试", "the record is not withdrawn yet and the prefix stays occupied: synchronisation is off (enabled is false), and tries again once it is on"},
+	UsageHeld:         {"记录尚未撤回，前缀仍被占用：已暂停（配置中 enabled 为 false），启用后重试", "the record is not withdrawn yet and the prefix stays occupied: paused (enabled is false in the configuration), tried again once it is true"},
 	UsageReleasing:    {"记录尚未撤回，前缀仍被占用，将在下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
 	SyncDone:          {"同步成功", "synchronised"},
 	SyncPlanned:       {"仅预览，未写入", "a preview, nothing was written"},
@@ -528,6 +530,7 @@ var texts = map[ID][2]string{
 	Orphan:           {"带有本机标识但未登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
 	NotSearched:      {"未能列出该区域，未检查其中是否有未登记的记录", "the zone could not be listed, so it was not searched for orphans"},
 	WritesUsedUp:     {"节点与检查每小时的写入次数有限，此更改将稍后写入", "nodes and checks may cause only so many writes, so the change is written later"},
+	Paused:           {"已暂停", "paused"},
 	UnsupportedType:  {"服务商（或其接口）不支持该记录类型", "the provider has no records of this type"},
 	NameNotAllowed:   {"服务商不允许使用该名称", "the provider does not allow this name"},
 	SharedName:       {"该名称下还有其他 TXT 记录，只读取一条的客户端可能读到它", "other TXT values stand at the name: a client that reads one value may get one of them"},
@@ -543,7 +546,7 @@ var texts = map[ID][2]string{
 	WarnNotSet:       {"字段 %q 已忽略：此调用不能设置它", "member %q is ignored: this call does not set it"},
 	WarnProvider:     {"provider %q 不在支持的服务商之列，无法发布", "provider %q is not in the list of providers: nothing can be published"},
 	WarnProviderLike: {"provider %q 不在支持的服务商之列，无法发布；是否应为 %q？", "provider %q is not in the list of providers: nothing can be published; is %q meant?"},
-	WarnMode:         {"sync_mode %q 无效，按 manual 处理；可用：manual、auto、upsert-only", "sync_mode %q is none and counts as manual; there are manual, auto and upsert-only"},
+	WarnMode:         {"sync_mode %q 无效，按 manual 处理；可用：auto、manual、upsert-only", "sync_mode %q is unknown and counts as manual; there are auto, manual and upsert-only"},
 	WarnPrivate:      {"%s 目前是内网地址 %s，外网无法访问", "%s is the private address %s now, which nobody outside can reach"},
 	WarnSource:       {"没有名为 %q 的地址来源，无法替换 %s，含有它的地址不会发布；请检查 -addr", "there is no source of addresses named %q, so %s has no address and its endpoint is not published; check -addr"},
 	WarnDomain:       {"domain %q 不是合法的 DNS 域名%s，无法发布", "domain %q is not a DNS name%s: nothing can be published"},
@@ -552,7 +555,8 @@ var texts = map[ID][2]string{
 	WarnAccount:      {"无法发布：%s", "nothing can be published: %s"},
 	WarnBlanks:       {"%s 首尾有空白字符（如换行符），服务商可能不接受", "%s begins or ends with white space, such as the end of a line: the provider may refuse it"},
 	WarnNumber:       {"%s 为 %d，超出范围，按 %d 处理", "%s %d is out of range: %d is used"},
-	WarnEnabled:      {"未提供 enabled，按 false 处理：同步停用", "enabled is not given and counts as false: synchronisation is off"},
+	WarnEnabled:      {"未提供 enabled，按 false 处理", "enabled is not given and counts as false"},
+	WarnPaused:       {"不会自动写入任何记录（%s）", "nothing is written by itself (%s)"},
 	WarnEndpoints:    {"没有 txt_endpoints：所发布的值不含任何地址", "there are no txt_endpoints: the value that is published has no address"},
 	WarnNoDomain:     {"config 中没有 domain，无法预留前缀", "config has no domain: no prefix can be reserved"},
 	WarnNoConfig:     {"尚未保存配置，保存之前不会发布", "no configuration is stored: nothing is published until there is one"},

@@ -37,6 +37,9 @@ func FormatStates(state State, network string, addresses Addresses) (all []Forma
 		if f.Fault.Code == "" {
 			f = t.stated(f, s)
 		}
+		if f.State == Pending && f.Fault.Code == "" {
+			f.Fault = state.Paused
+		}
 		if f.State == Pending && f.Fault.Code == "" && n.Lane == LaneLater && !n.Due.IsZero() {
 			f.Fault = Fault{Code: CodeWritesUsedUp, Detail: msg.Say(n.Due.UTC().Format(time.RFC3339))}
 		}

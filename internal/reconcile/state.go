@@ -108,7 +108,8 @@ type State struct {
 	Owner      string
 	Adopted    []string
 	UpsertOnly bool
-	Configured bool // a configuration is stored; without one no new value is published
+	Configured bool  // a configuration is stored; without one no new value is published
+	Paused     Fault // see mesh.Configuration.Paused
 	Names      []Name
 	Heirs      map[int64]Account // by the id of an account without a user: its heir
 }

@@ -133,11 +133,11 @@ func (suite Suite) testChineseFaults(t *testing.T) {
 // reach, and what else is stored and cannot work.
 func (suite Suite) testPrivateAddressIsTold(t *testing.T) {
 	a := suite.Start(t, Options{IPv4: "192.168.1.2"})
-	const config = `{"provider":"builtin","access_key_id":"k","access_key_secret":"s","domain":"example.com","txt_record_name":"x","enabled":true%s}`
+	const config = `{"provider":"builtin","access_key_id":"k","access_key_secret":"s","domain":"example.com","txt_record_name":"x","sync_mode":"auto","enabled":true%s}`
 	for _, test := range []struct{ method, path, body, want string }{
 		{"PUT", "/config", fmt.Sprintf(config, `,"txt_endpoints":["tcp://{ipv4}:1"]`), `{"message":"the configuration is saved","data":{"warnings":["{ipv4} is the private address 192.168.1.2 now, which nobody outside can reach"]}}`},
-		{"PUT", "/config", fmt.Sprintf(config, `,"txtEndpoints":[],"sync-mode":"auto"`), `{"message":"the configuration is saved","data":{"warnings":[` +
-			`"member \"txtEndpoints\" is unknown and ignored; is \"txt_endpoints\" meant?","member \"sync-mode\" is unknown and ignored; is \"sync_mode\" meant?","there are no txt_endpoints: the value that is published has no address"]}}`},
+		{"PUT", "/config", fmt.Sprintf(config, `,"txtEndpoints":[],"retry-interval":5`), `{"message":"the configuration is saved","data":{"warnings":[` +
+			`"member \"txtEndpoints\" is unknown and ignored; is \"txt_endpoints\" meant?","member \"retry-interval\" is unknown and ignored; is \"retry_interval\" meant?","there are no txt_endpoints: the value that is published has no address"]}}`},
 		{"PUT", "/config", fmt.Sprintf(config, `,"txt_endpoints":["tcp://a:1"]`), `{"message":"the configuration is saved"}`},
 		{"POST", "/services", `{"name":"x","config":{"domain":"a.example.com","txt_endpoints":["tcp://{ipv4}:1"]}}`, `"warnings":["{ipv4} is the private address 192.168.1.2 now, which nobody outside can reach"]}}`},
 		{"PUT", "/services/y", `{"name":"x","config":{"domain":"b.example.com"}}`, `updated_at":"`},

@@ -69,7 +69,7 @@ func (suite Suite) testOnePrefixIsGivenOnce(t *testing.T) {
 func (suite Suite) testNetworkIDIsExact(t *testing.T) {
 	a := suite.Start(t, Options{})
 	a.Must(t, "PUT", "/api/v1/ddns/config",
-		`{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"_txt","enabled":true}`)
+		`{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"_txt","sync_mode":"auto","enabled":true}`)
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	ids := []string{"0", "1", "9007199254740993", "9223372036854775807", "9223372036854775808", "18446744073709551615"}
 	names := map[string]string{}

@@ -42,6 +42,8 @@ const (
 	modeManual     = "manual"
 	modeAuto       = "auto"
 	modeUpsertOnly = "upsert-only"
+
+	pausedText = "paused: POST /api/v1/ddns/sync publishes" // in mode manual
 )
 
 // host is an appliance: its program, its reconciler and its log. Its clock may be put forward.

@@ -167,7 +167,7 @@ func (suite publishing) TestLateOverNewer(t *testing.T) {
 		h.publish(u, "tcp://192.0.2.9:1") // a change of nothing does not drop the look
 		dnsPass(2 * reconcile.SecondLook)
 		v.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
-		if got, want := h.publishing(u), "pending "+h.value("42", dnsEndpoint); got != want {
+		if got, want := h.publishing(u), "pending "+h.value("42", dnsEndpoint)+" "+pausedText; got != want {
 			t.Errorf("publish is %q, want %q", got, want)
 		}
 		wantReport(t, h.run(), dnsOffice+" update", "1 unchanged")
@@ -226,11 +226,11 @@ func (suite publishing) TestStateIsTrue(t *testing.T) {
 		}
 		check("synchronised", u, "published "+h.value("42", dnsEndpoint), 0)
 		h.publish(u, "tcp://192.0.2.9:1")
-		check("other endpoints", u, "pending "+h.value("42", dnsEndpoint), 1)
+		check("other endpoints", u, "pending "+h.value("42", dnsEndpoint)+" "+pausedText, 1)
 		h.publish(u, dnsEndpoint)
 		check("as before", u, "published "+h.value("42", dnsEndpoint), 0)
 		h.change(members{"txt_endpoints": []string{"tcp://192.0.2.9:2"}})
-		check("another configuration", v, "pending "+h.value("43", dnsEndpoint), 2)
+		check("another configuration", v, "pending "+h.value("43", dnsEndpoint)+" "+pausedText, 2)
 		h.run()
 		check("synchronised again", v, "published "+h.value("43", "tcp://192.0.2.9:2"), 0)
 	})

@@ -65,7 +65,7 @@ func readStatements(files []*ast.File, all map[string]string) (found []statement
 
 // readConstants adds the texts of a package's constants, by "package.name".
 func readConstants(files []*ast.File, all map[string]string) {
-	r := sourceReader{constants: map[string]string{}}
+	r := sourceReader{constants: maps.Clone(all)}
 	for range 3 { // one may be made of one that stands after it
 		for _, file := range files {
 			for _, d := range file.Decls {
@@ -262,8 +262,10 @@ func allStatements(t *testing.T) (all []statement) {
 		t.Fatal(err)
 	}
 	constants := map[string]string{"main.describing": fmt.Sprint(len(mesh.Describing))}
-	for _, files := range packages {
-		readConstants(files, constants)
+	for range 2 { // one may be made of one of another package
+		for _, files := range packages {
+			readConstants(files, constants)
+		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(packages)) {
 		all = append(all, readStatements(packages[path], constants)...)
