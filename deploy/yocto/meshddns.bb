@@ -1,7 +1,7 @@
-# Yocto recipe for the static binary of deploy/build and the units. It needs a folder "files" beside it
-# with dist/meshddns-linux-ARCH as meshddns, and the units of deploy/systemd.
+# AN EXAMPLE THAT NOTHING TESTS: bitbake has never read this file. It is written for scarthgap.
 #
-# Not checked: it was never run by bitbake. Written for scarthgap.
+# A Yocto recipe for the static binary of deploy/build and the units. It needs a folder "files" beside it
+# with dist/meshddns-linux-ARCH as meshddns, and the units of deploy/systemd.
 SUMMARY = "DDNS for mesh networks"
 DESCRIPTION = "Keeps the DNS TXT records by which the nodes of a mesh network find each other."
 SECTION = "net"
@@ -10,6 +10,7 @@ LICENSE = "CLOSED"
 
 SRC_URI = " \
     file://meshddns \
+    file://meshddns.target \
     file://meshddns.service \
     file://meshddns.socket \
     file://meshddns-dns.socket \
@@ -32,10 +33,10 @@ do_compile[noexec] = "1"
 do_install() {
     install -D -m 0755 ${UNPACKDIR}/meshddns ${D}${bindir}/meshddns
     install -d ${D}${systemd_system_unitdir}
-    install -m 0644 ${UNPACKDIR}/meshddns.service ${UNPACKDIR}/meshddns.socket ${UNPACKDIR}/meshddns-dns.socket \
+    install -m 0644 ${UNPACKDIR}/meshddns.target ${UNPACKDIR}/meshddns.service ${UNPACKDIR}/meshddns.socket ${UNPACKDIR}/meshddns-dns.socket \
         ${UNPACKDIR}/meshddns-node.socket ${D}${systemd_system_unitdir}
 }
 
 # The other sockets are for the operator to enable: they take ports 53 and 8054.
 SYSTEMD_SERVICE:${PN} = "meshddns.service meshddns.socket"
-FILES:${PN} += "${systemd_system_unitdir}/meshddns-dns.socket ${systemd_system_unitdir}/meshddns-node.socket"
+FILES:${PN} += "${systemd_system_unitdir}/meshddns.target ${systemd_system_unitdir}/meshddns-dns.socket ${systemd_system_unitdir}/meshddns-node.socket"

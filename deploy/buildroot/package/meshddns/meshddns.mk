@@ -33,6 +33,7 @@ endef
 define MESHDDNS_INSTALL_INIT_SYSTEMD
 	$(INSTALL) -d $(TARGET_DIR)/usr/lib/systemd/system
 	$(INSTALL) -m 0644 $(@D)/deploy/systemd/*.service $(@D)/deploy/systemd/*.socket \
+		$(@D)/deploy/systemd/*.target \
 		$(TARGET_DIR)/usr/lib/systemd/system
 	$(INSTALL) -D -m 0644 $(@D)/deploy/image/80-meshddns.preset \
 		$(TARGET_DIR)/usr/lib/systemd/system-preset/80-meshddns.preset
