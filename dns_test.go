@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -207,4 +210,17 @@ func yesNo(is bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// TestCures: an error at the start says what to do.
+func TestCures(t *testing.T) {
+	taken := httptest.NewServer(nil)
+	defer taken.Close()
+	for address, cure := range map[string]string{taken.Listener.Addr().String(): "stop the other program there", "192.0.2.1:53": "choose an address that this host has"} {
+		var out bytes.Buffer
+		process{stderr: &out}.print(run(t.Context(), process{args: []string{"-db", t.TempDir() + "/db", "-listen", "127.0.0.1:0", "-dns-listen", address}, stderr: io.Discard}))
+		if !strings.Contains(out.String(), cure) {
+			t.Errorf("%s: %s", address, &out)
+		}
+	}
 }

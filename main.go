@@ -84,9 +84,24 @@ func (p process) print(err error) {
 	if systemd.IsJournal(p.getenv, p.stderr) {
 		output = systemd.Prioritized(output, slog.LevelError)
 	}
-	for line := range strings.Lines(err.Error()) {
+	text := err.Error()
+	for _, c := range cures {
+		if errors.Is(err, c.fault) {
+			text += ": " + c.advice
+		}
+	}
+	for line := range strings.Lines(text) {
 		fmt.Fprintln(output, "meshddns:", strings.TrimSuffix(line, "\n"))
 	}
+}
+
+// cures say what to do about errors of the system at the start.
+var cures = []struct {
+	fault  error
+	advice string
+}{
+	{syscall.EADDRINUSE, "stop the other program there, or choose another address"},
+	{syscall.EADDRNOTAVAIL, "choose an address that this host has"},
 }
 
 // newLog returns a log in a format, and the queue of its lines, which the caller closes.

@@ -29,8 +29,7 @@ func TestCodes(t *testing.T) {
 	if err := json.Unmarshal(OpenAPI, &contract); err != nil {
 		t.Fatal(err)
 	}
-	parts := phrases(t)
-	refusals := slices.DeleteFunc(codes["Refusals of a request."], func(code string) bool { return slices.Contains(parts, code) })
+	refusals := codes["Refusals of a request."]
 	faults := slices.Concat(codes["Reasons of a record's fault."], codes["Items of a connection test."])
 	for name, want := range map[string][]string{"ErrorCode": refusals, "FaultCode": faults} {
 		got := contract.Components.Schemas[name].Enum
@@ -62,35 +61,6 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// phrases gives the IDs of texts that only stand within others: the code is that of the
-// whole text.
-func phrases(t *testing.T) (ids []string) {
-	t.Helper()
-	names := constants(t)
-	for _, pattern := range []string{"../*.go", "../internal/*/*.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, match := range phrase.FindAllStringSubmatch(string(text), -1) {
-				ids = append(ids, names[match[1]])
-			}
-		}
-	}
-	return ids
-}
-
-// phrase is the literal of one: envelope.Phrase, or an element of a table of them.
-var phrase = regexp.MustCompile(`(?:Phrase|: )\{(?:ID: )?msg\.(\w+)`)
-
 // messages gives the IDs in package msg, by the first sentence about their block.
 func messages(t *testing.T) map[string][]string {
 	t.Helper()
@@ -103,18 +73,6 @@ func messages(t *testing.T) map[string][]string {
 		}
 	}
 	return codes
-}
-
-// constants gives the IDs by their names.
-func constants(t *testing.T) map[string]string {
-	t.Helper()
-	names := map[string]string{}
-	for _, block := range blocks(t) {
-		for _, spec := range block.Specs {
-			names[spec.(*ast.ValueSpec).Names[0].Name] = value(t, spec.(*ast.ValueSpec))
-		}
-	}
-	return names
 }
 
 func value(t *testing.T, spec *ast.ValueSpec) string {

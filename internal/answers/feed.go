@@ -78,11 +78,7 @@ func query(r *http.Request) (filter events.Filter, limit int, err error) {
 	if err != nil {
 		return filter, 0, err
 	}
-	limit, filter.After, err = web.PageQuery(members)
-	if err == nil && members.Has("after") {
-		members.Set("cursor", members.Get("after"))
-		_, filter.After, err = web.PageQuery(members)
-	}
+	limit, filter.After, err = web.PageQuery(members, "after")
 	filter.Kind, filter.UsageID, filter.Name = members.Get("kind"), members.Get("usage_id"), dns.Parse(members.Get("name"))
 	if err == nil && filter.Kind != "" && !events.GoodPattern(filter.Kind) {
 		err = web.Fail(msg.QueryInvalid, "kind", msg.Phrase{ID: msg.WantEventKind})

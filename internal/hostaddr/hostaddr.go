@@ -71,7 +71,7 @@ func ParseNamed(texts []string) (all []Named, err error) {
 	for _, text := range texts {
 		name, origin, found := strings.Cut(text, "=")
 		if !found || !mesh.IsSource(name) {
-			return nil, fmt.Errorf("want NAME=SOURCE, such as wan2=interface:ppp1; NAME has 1 to 32 of a-z, 0-9 and -, and is not ipv4 or ipv6")
+			return nil, fmt.Errorf("%swant NAME=SOURCE, such as wan2=interface:ppp1; NAME has 1 to 32 of a-z, 0-9 and -, and is not ipv4 or ipv6", shown(text))
 		}
 		at := slices.IndexFunc(all, func(n Named) bool { return n.Name == name })
 		if at < 0 {

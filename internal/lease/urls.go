@@ -79,9 +79,10 @@ func (u *URLs) read(r *http.Request) (endpoints []string, one bool, err error) {
 		return nil, false, err
 	}
 	defer func() { <-u.places }()
-	endpoints, found, err := u.Lookup(r.Context(), r.PathValue("name"))
+	name := r.PathValue("name")
+	endpoints, found, err := u.Lookup(r.Context(), name)
 	if err == nil && (!found || flags["one"] && len(endpoints) == 0) {
-		err = web.Fail(msg.NotFound)
+		err = web.Fail(msg.UnknownName, name[:min(len(name), 255)])
 	}
 	return endpoints, flags["one"], err
 }

@@ -153,8 +153,8 @@ func TestURLsRefuses(t *testing.T) {
 		status       int
 		code         msg.ID
 	}{
-		{"GET", "/d/_mesh.paris.example.com", 404, msg.NotFound},
-		{"GET", "/d/_mesh.empty.example.com?one=1", 404, msg.NotFound},
+		{"GET", "/d/_mesh.paris.example.com", 404, msg.UnknownName},
+		{"GET", "/d/_mesh.empty.example.com?one=1", 404, msg.UnknownName},
 		{"GET", "/d/", 404, msg.NotFound},
 		{"GET", "/d/_mesh.berlin.example.com/x", 404, msg.NotFound},
 		{"GET", "/d/_mesh.berlin.example.com?one=yes", 400, msg.QueryInvalid},

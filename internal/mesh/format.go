@@ -24,6 +24,9 @@ const (
 	Iroh        = "iroh"
 )
 
+// plainFormats are the formats without parameters.
+var plainFormats = []string{Mesh1, URLs, HostPort, Address, EasyTierSRV, IP4P, DNSAddr, Iroh}
+
 // MaxFormats is the greatest number of formats of one usage.
 const MaxFormats = 16
 
@@ -54,13 +57,12 @@ func ParseFormats(names []string) ([]string, error) {
 }
 
 func parse(name string) (format string, fault msg.Text) {
-	switch name {
-	case Mesh1, URLs, HostPort, Address, EasyTierSRV, IP4P, DNSAddr, Iroh:
+	if slices.Contains(plainFormats, name) {
 		return name, ""
 	}
 	labels, ok := strings.CutPrefix(name, SRV)
 	if !ok {
-		return "", msg.Say("there is no such format")
+		return "", msg.Textf("there is no such format: want %s or srv:_service._tcp", strings.Join(plainFormats, ", "))
 	}
 	labels = strings.ToLower(labels)
 	service, proto, _ := strings.Cut(labels, ".")

@@ -34,7 +34,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	many := manySRV(17)
 	for given, reason := range map[string]string{
-		"mesh2":                        `"mesh2": there is no such format`,
+		"mesh2":                        `"mesh2": there is no such format: want mesh1, urls, hostport, a, easytier-srv, ip4p, dnsaddr, iroh or srv:_service._tcp`,
 		"A":                            `"A": there is no such format`,
 		"a a":                          `"a": it is given twice`,
 		"srv:_x._tcp srv:_X._tcp":      `"srv:_X._tcp": it is given twice`,

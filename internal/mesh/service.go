@@ -129,7 +129,7 @@ func (v Service) Check() error {
 	var config ServiceConfig
 	if err := strictjson.Decode([]byte(v.Config), &config); err != nil {
 		e, _ := errors.AsType[*strictjson.Error](err)
-		return msg.Refuse(msg.ServiceEntryType, e.Field, strictjson.TypeText[e.Want])
+		return msg.Refuse(msg.ServiceEntryType, e.Field, msg.Phrase{ID: e.Want})
 	}
 	if config.Domain != "" && dns.NameFault(dns.Parse(config.Domain)) != "" {
 		return msg.Refuse(msg.ServiceDomainInvalid, config.Domain, LabelFault(config.Domain))

@@ -165,7 +165,7 @@ func (e *EndpointError) Message() msg.Text {
 	if e.Reason != "" {
 		return msg.Textf("%q: %s", e.Text, e.Reason)
 	}
-	return msg.Textf("%q is not scheme://host:port", e.Text)
+	return msg.Textf("%q is not scheme://host:port, with a port from 1 to 65535 and an IPv6 address in brackets", e.Text)
 }
 
 // After returns the reason as what follows the sentence about the text, "" without one.

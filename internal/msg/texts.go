@@ -3,32 +3,9 @@ package msg
 // Refusals of a request.
 const (
 	ParameterError   ID = "parameter_error"
-	BodyEmpty        ID = "body_empty"
-	BodyNotUTF8      ID = "body_not_utf8"
-	BodyMarked       ID = "body_marked"
-	BodySyntax       ID = "body_syntax"
-	BodyNotObject    ID = "body_not_object"
-	BodyDuplicate    ID = "body_duplicate"
-	BodyWrongType    ID = "body_wrong_type"
-	BodyUnread       ID = "body_unread"
-	QuerySyntax      ID = "query_syntax"
-	ConfigEmpty      ID = "config_empty"
 	BodyTooLarge     ID = "body_too_large"
-	TypeBool         ID = "type_bool"
-	TypeInt64        ID = "type_int64"
-	TypeUint64       ID = "type_uint64"
-	TypeStrings      ID = "type_strings"
-	TypeString       ID = "type_string"
 	QueryMissing     ID = "query_missing"
 	QueryInvalid     ID = "query_invalid"
-	WantFlag         ID = "want_flag"
-	WantNoMember     ID = "want_no_member"
-	WantMembers      ID = "want_members"
-	WantLimit        ID = "want_limit"
-	WantCursor       ID = "want_cursor"
-	WantSeconds      ID = "want_seconds"
-	WantOnce         ID = "want_once"
-	WantEventKind    ID = "want_event_kind"
 	TooManyStreams   ID = "too_many_streams"
 	TooManyWaiting   ID = "too_many_waiting"
 	TooManyRequests  ID = "too_many_requests"
@@ -37,6 +14,7 @@ const (
 	IdempotencyKeyInvalid ID = "idempotency_key_invalid"
 	IdempotencyKeyReused  ID = "idempotency_key_reused"
 	NotFound              ID = "not_found"
+	UnknownName           ID = "unknown_name"
 	MethodNotAllowed      ID = "method_not_allowed"
 	InternalError         ID = "internal_error"
 	DatabaseDown          ID = "database_unavailable"
@@ -45,8 +23,8 @@ const (
 	DatabaseDamaged       ID = "database_damaged"
 	DatabaseGone          ID = "database_gone"
 	BackupNoRoom          ID = "backup_no_room"
-	Because               ID = "because"
 	Unauthorized          ID = "unauthorized"
+	BasicReadsOnly        ID = "basic_reads_only"
 	TooManyAttempts       ID = "too_many_attempts"
 	CrossSite             ID = "cross_site"
 	OwnNotification       ID = "own_notification"
@@ -74,7 +52,6 @@ const (
 	PrefixCharacters     ID = "prefix_characters"
 	PrefixReserved       ID = "prefix_reserved"
 	PrefixTaken          ID = "prefix_taken"
-	TakenByNetwork       ID = "taken_by_network"
 	NameTooLong          ID = "name_too_long"
 	UnknownUsage         ID = "unknown_usage"
 
@@ -135,12 +112,42 @@ const (
 	LeaseNoAddress        ID = "lease_address_missing"
 	LeaseScheme           ID = "lease_scheme_refused"
 	LeaseAddress          ID = "lease_address_refused"
-	PublicAddresses       ID = "public_addresses" // in LeaseAddress
 	LeaseTooManyEndpoints ID = "lease_too_many_endpoints"
 	LeaseEndpoint         ID = "lease_endpoint_invalid"
 	LeaseEndpointsMissing ID = "lease_endpoints_missing"
 	LeaseReleased         ID = "lease_usage_released"
 	LeaseTooSoon          ID = "lease_too_soon"
+)
+
+// Parts of refusals. The code is that of the whole text.
+const (
+	BodyEmpty       ID = "body_empty"
+	BodyNotUTF8     ID = "body_not_utf8"
+	BodyMarked      ID = "body_marked"
+	BodySyntax      ID = "body_syntax"
+	BodyNotObject   ID = "body_not_object"
+	BodyDuplicate   ID = "body_duplicate"
+	BodyWrongType   ID = "body_wrong_type"
+	BodyUnread      ID = "body_unread"
+	QuerySyntax     ID = "query_syntax"
+	ConfigEmpty     ID = "config_empty"
+	TypeBool        ID = "type_bool"
+	TypeInt64       ID = "type_int64"
+	TypeUint64      ID = "type_uint64"
+	TypeStrings     ID = "type_strings"
+	TypeString      ID = "type_string"
+	WantFlag        ID = "want_flag"
+	WantNoMember    ID = "want_no_member"
+	WantMembers     ID = "want_members"
+	WantLimit       ID = "want_limit"
+	WantCursor      ID = "want_cursor"
+	WantSeq         ID = "want_seq"
+	WantSeconds     ID = "want_seconds"
+	WantOnce        ID = "want_once"
+	WantEventKind   ID = "want_event_kind"
+	Because         ID = "because"
+	TakenByNetwork  ID = "taken_by_network"
+	PublicAddresses ID = "public_addresses"
 )
 
 // Results of a request.
@@ -293,7 +300,7 @@ var texts = map[ID][2]string{
 	BodyEmpty:             {"请求体为空", "the body is empty"},
 	BodyNotUTF8:           {"不是合法的 UTF-8 文本", "not valid UTF-8"},
 	BodyMarked:            {"以字节顺序标记（BOM）开头，请存为不带 BOM 的 UTF-8", "it begins with a byte order mark (BOM): save it as UTF-8 without one"},
-	BodySyntax:            {"不是合法的 JSON", "not valid JSON"},
+	BodySyntax:            {"第 %d 行第 %d 列不是合法的 JSON", "not valid JSON at line %d, column %d"},
 	BodyNotObject:         {"不是 JSON 对象", "not a JSON object"},
 	BodyDuplicate:         {"字段 %q 重复出现", "member %q is given twice"},
 	BodyWrongType:         {"字段 %q 类型不符，应为：%s", "member %q: want %s"},
@@ -313,6 +320,7 @@ var texts = map[ID][2]string{
 	WantMembers:           {"此调用的参数 %s", "a parameter that this call has: %s"},
 	WantLimit:             {"1 到 %d 的整数", "an integer from 1 to %d"},
 	WantCursor:            {"前一页应答中的 next_cursor", "next_cursor of the answer with the page before"},
+	WantSeq:               {"事件的 seq", "the seq of an event"},
 	WantOnce:              {"只给出一次的值", "a value that is given once"},
 	WantSeconds:           {"1 到 %d 的整数秒", "whole seconds from 1 to %d"},
 	IdempotencyKeyInvalid: {"Idempotency-Key 必须为 1 到 255 个可打印的 ASCII 字符，且只出现一次", "Idempotency-Key must be 1 to 255 characters of printable ASCII, given once"},
@@ -323,6 +331,7 @@ var texts = map[ID][2]string{
 	TooManyStreams:        {"事件流已有 %d 个，请稍后重试", "%d streams of events are open already: try again later"},
 	LastEventInvalid:      {"Last-Event-ID %q 无效，应为事件的 seq", "Last-Event-ID %q is not valid: want the seq of an event"},
 	NotFound:              {"路径不存在", "no such path"},
+	UnknownName:           {"没有名称 %q，或它没有 urls 格式的端点", "the name %q is unknown, or has no endpoints in the format urls"},
 	MethodNotAllowed:      {"该路径不支持此方法，可用方法：%s", "this path does not take the method; it takes %s"},
 	InternalError:         {"服务器内部错误", "internal error"},
 	DatabaseDown:          {"无法访问数据库", "the database does not answer"},
@@ -333,6 +342,7 @@ var texts = map[ID][2]string{
 	BackupNoRoom:          {"没有足够空间生成备份，请释放空间或用 TMPDIR 指定别处%s", "no room for a backup: free some, or name another folder in TMPDIR%s"},
 	Because:               {"（%s）", " (%s)"},
 	Unauthorized:          {"缺少令牌，或令牌无效", "the token is missing or wrong"},
+	BasicReadsOnly:        {"Basic 只用于 GET 和 HEAD，其他请求请用 Authorization: Bearer", "Basic is for GET and HEAD only: send Authorization: Bearer with the token"},
 	TooManyAttempts:       {"令牌错误次数过多，请稍后再试", "too many wrong tokens, try again later"},
 	OwnNotification:       {"已拒绝本程序发出的通知：通知目标不能是程序自己", "a notification of this program is refused: a target cannot be the program itself"},
 	CrossSite:             {"已拒绝来自其他网站的请求", "a request from another site is refused"},
@@ -346,7 +356,7 @@ var texts = map[ID][2]string{
 		"a masked secret keeps the stored one only where provider, access_key_id and endpoint are the stored ones; send the secret itself"},
 	PeerIDInvalid:   {"peer_id 无效：应为 libp2p 节点或 iroh 端点的标识", "peer_id is not valid: want a peer id of libp2p or an endpoint id of iroh"},
 	FormatInvalid:   {"formats 中的 %q 无效：%s", "formats: %q: %s"},
-	EndpointInvalid: {"txt_endpoints 中的地址 %q 无效，应为 scheme://host:port%s", "txt_endpoints: %q is not scheme://host:port%s"},
+	EndpointInvalid: {"txt_endpoints 中的地址 %q 无效，应为 scheme://host:port（端口 1 到 65535，IPv6 地址加方括号）%s", "txt_endpoints: %q is not scheme://host:port, with a port from 1 to 65535 and an IPv6 address in brackets%s"},
 	EndpointSilent:  {"节点地址没有应答", "the endpoint does not answer"},
 	CheckInvalid:    {"%s 无效，应为：%s", "%s is not valid: want %s"},
 	ValueTooLong:    {"TXT 记录值过长：%d 字节，最多 %d 字节", "the TXT value is too long: %d octets, %d at most"},
@@ -398,7 +408,7 @@ var texts = map[ID][2]string{
 
 	UnknownSecondary:      {"辅助服务器不存在", "no such secondary"},
 	TooManySecondaries:    {"辅助服务器最多 64 个，请先删除一个", "there are 64 secondaries, which is the most: delete one first"},
-	SecondaryAddress:      {"address 无效：应为一台主机的 IP 地址，可带端口（默认 53）", "address is not valid: want the IP address of one host, with or without a port (53)"},
+	SecondaryAddress:      {"address %q 无效：应为一台主机的 IP 地址，可带端口（1 到 65535，默认 53；此时 IPv6 地址加方括号）", "address %q is not valid: want the IP address of one host, alone or with a port from 1 to 65535 and an IPv6 address in brackets"},
 	SecondaryKey:          {"key_name 与 key_secret 须同时填写或同时为空；key_name 应为密钥的域名，不含算法", "key_name and key_secret are given together or not at all; key_name is the key's domain name, without the algorithm"},
 	SecondarySecret:       {"key_secret 无效：应为 base64，最多 %d 字节", "key_secret is not valid: want base64, at most %d octets"},
 	SecondaryAlgorithm:    {"key_algorithm 必须是以下之一：%s", "key_algorithm must be one of %s"},
@@ -413,7 +423,7 @@ var texts = map[ID][2]string{
 	LeaseTTL:              {"ttl 无效：应为 %d 到 %d 秒", "ttl is not valid: want %d to %d seconds"},
 	LeaseSchemes:          {"schemes 无效：应为小写的协议名，最多 %d 项", "schemes is not valid: want schemes in lower case, at most %d"},
 	LeaseCIDRs:            {"cidrs 中的 %q 无效：应为地址范围，最多 %d 项", "cidrs: %q is not valid: want address ranges, at most %d"},
-	LeaseTemplate:         {"template 中的 %q 无效：应为以 {ip} 代替主机的 协议://主机:端口，最多 %d 项", "template: %q is not valid: want scheme://{ip}:port, at most %d"},
+	LeaseTemplate:         {"template 中的 %q 无效：应为 协议://{ip}:端口（端口 1 到 65535），最多 %d 项", "template: %q is not valid: want scheme://{ip}:port with a port from 1 to 65535, at most %d"},
 	LeasePeerID:           {"peer_id 无效：应为 libp2p 节点或 iroh 端点的标识", "peer_id is not valid: want a peer id of libp2p or an endpoint id of iroh"},
 	LeaseNoTemplate:       {"租约没有 template，该前缀也没有租约允许的端点可供填入地址", "the lease has no template, and the prefix has no endpoint that the lease permits to put the address into"},
 	LeaseNoAddress:        {"请求没有地址，而发送方的地址 %s 不是公网地址", "the request has no address, and that of the client, %s, is not a public one"},
@@ -421,7 +431,7 @@ var texts = map[ID][2]string{
 	LeaseAddress:          {"租约不允许主机 %q；允许的地址：%s", "the lease does not permit the host %q; it permits %s"},
 	PublicAddresses:       {"仅公网地址；若租约有 cidrs，则改为其中的地址", "public addresses only; a lease with cidrs permits the addresses in them instead"},
 	LeaseTooManyEndpoints: {"端点过多：最多 %d 个", "there are too many endpoints: at most %d"},
-	LeaseEndpoint:         {"端点 %q 无效：应为 协议://主机:端口", "the endpoint %q is not scheme://host:port"},
+	LeaseEndpoint:         {"端点 %q 无效：应为 协议://主机:端口（端口 1 到 65535，IPv6 地址加方括号）", "the endpoint %q is not scheme://host:port, with a port from 1 to 65535 and an IPv6 address in brackets"},
 	LeaseEndpointsMissing: {"缺少 endpoints；空列表表示撤回", "endpoints is missing; an empty list withdraws them"},
 	LeaseReleased:         {"该前缀正在释放，不再接受续租", "the prefix is being released and takes no renewal"},
 	LeaseTooSoon:          {"端点在 5 秒内已更改过，请稍后再试", "the endpoints have changed within 5 seconds: try again later"},

@@ -73,7 +73,7 @@ func serverAddress(endpoint string) (string, error) {
 		return "", msg.Errorf("%q has no port from 1 to 65535", shownEndpoint(endpoint))
 	}
 	if !isHost(host) {
-		return "", msg.Errorf("%q is not host or host:port", shownEndpoint(endpoint))
+		return "", msg.Errorf("%q is not host or host:port, with an IPv6 address in brackets", shownEndpoint(endpoint))
 	}
 	return net.JoinHostPort(host, port), nil
 }

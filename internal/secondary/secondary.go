@@ -5,6 +5,7 @@ package secondary
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -50,7 +51,7 @@ func (s Secondary) Check(msg.Language) (_ Secondary, err error) {
 		return s, msg.Refuse(msg.ServiceIDInvalid)
 	}
 	if s.at, err = parseAddress(s.Address); err != nil {
-		return s, msg.Refuse(msg.SecondaryAddress)
+		return s, msg.Refuse(msg.SecondaryAddress, secrets.ScrubLine(s.Address, 64))
 	}
 	s.Address = s.at.String()
 	if !slices.Contains(algorithms, s.Algorithm) {
@@ -82,6 +83,8 @@ func (s Secondary) Check(msg.Language) (_ Secondary, err error) {
 	return s, nil
 }
 
+var errAddress = errors.New("not the address of one host")
+
 // parseAddress reads the IP address of one host, with or without a port.
 func parseAddress(text string) (netip.AddrPort, error) {
 	address, err := netip.ParseAddr(text)
@@ -94,7 +97,7 @@ func parseAddress(text string) (netip.AddrPort, error) {
 	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	if err == nil && (at.Port() == 0 || at.Addr().IsUnspecified() || at.Addr().IsMulticast() || at.Addr() == broadcast) {
-		err = msg.Refuse(msg.SecondaryAddress)
+		err = errAddress
 	}
 	return at, err
 }

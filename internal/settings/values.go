@@ -23,8 +23,8 @@ const (
 	unixScheme   = "unix:"
 	maxUnixPath  = 107 // octets, the limit of the kernel (unix(7))
 	minInterval  = time.Second
-	listenForm   = "want host:port, such as 127.0.0.1:8053, or unix:/path"
-	nodeForm     = "want host:port, such as 0.0.0.0:8054"
+	listenForm   = "want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path"
+	nodeForm     = "want host:port, such as 0.0.0.0:8054 or [::]:8054"
 	dnsForm      = "want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53"
 	intervalForm = "such as 5m"
 )
@@ -54,7 +54,7 @@ func (s *Settings) readCheckControls(texts []string) error {
 	return eachOnce(texts, func(text string) error {
 		host, port, err := net.SplitHostPort(text)
 		if number, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || number == 0 {
-			return fmt.Errorf("%q is not host:port, such as 192.0.2.1:443", text)
+			return fmt.Errorf("%q is not host:port, with a port from 1 to 65535, such as 192.0.2.1:443 or [2001:db8::1]:443", text)
 		}
 		return nil
 	})

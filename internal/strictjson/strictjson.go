@@ -8,46 +8,54 @@ package strictjson
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"meshddns/internal/msg"
 )
 
-// Fault is the kind of a mistake in a body.
-type Fault string
-
+// The mistakes in a body, by their texts.
 const (
-	Empty     Fault = "empty"      // no body
-	NotUTF8   Fault = "not_utf8"   // invalid UTF-8, or half of a surrogate pair
-	Marked    Fault = "marked"     // a byte order mark at the begin
-	Syntax    Fault = "syntax"     // not JSON, or text after the value
-	NotObject Fault = "not_object" // JSON, but null, a string, an array, ...
-	Duplicate Fault = "duplicate"  // a duplicate member name
-	WrongType Fault = "wrong_type" // a member of another type, or out of range
+	Empty     = msg.BodyEmpty     // no body
+	NotUTF8   = msg.BodyNotUTF8   // invalid UTF-8, or half of a surrogate pair
+	Marked    = msg.BodyMarked    // a byte order mark at the begin
+	Syntax    = msg.BodySyntax    // not JSON, or text after the value
+	NotObject = msg.BodyNotObject // JSON, but null, a string, an array, ...
+	Duplicate = msg.BodyDuplicate // a duplicate member name
+	WrongType = msg.BodyWrongType // a member of another type, or out of range
 )
 
 // ByteOrderMark is at the begin of files that some editors of Windows save. JSON has none (RFC 8259, section 8.1).
 const ByteOrderMark = "\ufeff"
 
-// Error is the error of Decode and Object. Field is the wrong member, if there is one. Want is the
-// expected type of a member with WrongType.
+// Error is the error of Decode and Object. Field is the wrong member with Duplicate and WrongType, Want the
+// expected type with WrongType. Line and Column are the place of Syntax, from 1, the column in characters.
 type Error struct {
-	Fault Fault
-	Field string
-	Want  string
+	Fault        msg.ID
+	Field        string
+	Want         msg.ID
+	Line, Column int
 }
 
-func (e *Error) Error() string {
-	text := string(e.Fault)
-	if e.Field != "" {
-		text += fmt.Sprintf(" at %q", e.Field)
+func (e *Error) Error() string { return Phrase(e).In(msg.English) }
+
+// Phrase returns the reason why Decode or Object refused a text.
+func Phrase(err error) msg.Phrase {
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok:
+		return msg.Phrase{ID: msg.BodyUnread}
+	case e.Fault == Syntax:
+		return msg.Phrase{ID: e.Fault, Args: []any{e.Line, e.Column}}
+	case e.Fault == Duplicate:
+		return msg.Phrase{ID: e.Fault, Args: []any{e.Field}}
+	case e.Fault == WrongType:
+		return msg.Phrase{ID: e.Fault, Args: []any{e.Field, msg.Phrase{ID: e.Want}}}
 	}
-	if e.Want != "" {
-		text += ", want " + e.Want
-	}
-	return text
+	return msg.Phrase{ID: e.Fault}
 }
 
 // Decode reads body into the struct that v points to. It ignores members without a field; a null
@@ -69,7 +77,7 @@ func DecodeMembers(body []byte, v any) (names []string, err error) {
 			return nil
 		}
 		if err := decode(body, members[at].Value, field); err != nil {
-			return &Error{WrongType, name, wanted(reflect.TypeOf(field).Elem())}
+			return &Error{Fault: WrongType, Field: name, Want: wanted(reflect.TypeOf(field).Elem())}
 		}
 		return nil
 	})
@@ -151,7 +159,9 @@ func Object(body []byte) ([]Member, error) {
 	v, valid := s.whole()
 	switch {
 	case !valid:
-		return nil, &Error{Fault: Syntax}
+		read := s.text[:min(s.at, len(s.text))]
+		line := read[strings.LastIndexByte(read, '\n')+1:]
+		return nil, &Error{Fault: Syntax, Line: strings.Count(read, "\n") + 1, Column: utf8.RuneCountInString(line) + 1}
 	case s.lone > 0:
 		return nil, &Error{Fault: NotUTF8}
 	case s.twice != nil:
@@ -162,27 +172,19 @@ func Object(body []byte) ([]Member, error) {
 	return v.Members, nil
 }
 
-// Types that WrongType can expect.
-const (
-	Bool    = "bool"
-	Int64   = "int64"
-	Uint64  = "uint64"
-	Strings = "strings" // an array of strings
-	String  = "string"
-)
-
-func wanted(t reflect.Type) string {
+// wanted returns the text about a type.
+func wanted(t reflect.Type) msg.ID {
 	switch t.Kind() {
 	case reflect.Pointer:
 		return wanted(t.Elem())
 	case reflect.Bool:
-		return Bool
+		return msg.TypeBool
 	case reflect.Int64:
-		return Int64
+		return msg.TypeInt64
 	case reflect.Uint64:
-		return Uint64
+		return msg.TypeUint64
 	case reflect.Slice:
-		return Strings
+		return msg.TypeStrings
 	}
-	return String
+	return msg.TypeString
 }

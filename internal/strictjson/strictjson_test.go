@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"meshddns/internal/msg"
 )
 
 type request struct {
@@ -28,8 +30,11 @@ func TestDecodeRefuses(t *testing.T) {
 		"null":                {"null", Error{Fault: NotObject}},
 		"array":               {"[]", Error{Fault: NotObject}},
 		"string":              {`"x"`, Error{Fault: NotObject}},
-		"text behind":         {`{} {}`, Error{Fault: Syntax}},
-		"cut":                 {`{"name":`, Error{Fault: Syntax}},
+		"text behind":         {`{} {}`, Error{Fault: Syntax, Line: 1, Column: 4}},
+		"cut":                 {`{"name":`, Error{Fault: Syntax, Line: 1, Column: 9}},
+		"word":                {"{\n \"name\": \"é\", x}", Error{Fault: Syntax, Line: 2, Column: 15}},
+		"comma at the end":    {"{\r\n\"id\": 1,\r\n}", Error{Fault: Syntax, Line: 3, Column: 1}},
+		"escape at the end":   {`{"name":"\u12`, Error{Fault: Syntax, Line: 1, Column: 14}},
 		"byte order mark":     {"\ufeff{}", Error{Fault: Marked}},
 		"byte FF":             {"{\"name\":\"\xff\"}", Error{Fault: NotUTF8}},
 		"high surrogate":      {`{"name":"\ud800"}`, Error{Fault: NotUTF8}},
@@ -38,14 +43,14 @@ func TestDecodeRefuses(t *testing.T) {
 		"twice":               {`{"name":"a","name":"b"}`, Error{Fault: Duplicate, Field: "name"}},
 		"twice, escaped":      {`{"name":"a","n\u0061me":"b"}`, Error{Fault: Duplicate, Field: "name"}},
 		"twice, inside":       {`{"x":[{"y":[1],"z":{},"y":2}]}`, Error{Fault: Duplicate, Field: "y"}},
-		"number for a string": {`{"name":1}`, Error{WrongType, "name", String}},
-		"negative":            {`{"id":-1}`, Error{WrongType, "id", Uint64}},
-		"fraction":            {`{"id":1.5}`, Error{WrongType, "id", Uint64}},
-		"exponent":            {`{"id":1e30}`, Error{WrongType, "id", Uint64}},
-		"too large":           {`{"id":18446744073709551616}`, Error{WrongType, "id", Uint64}},
-		"string for a number": {`{"id":"1"}`, Error{WrongType, "id", Uint64}},
-		"string for a bool":   {`{"on":"true"}`, Error{WrongType, "on", Bool}},
-		"number in a list":    {`{"list":[1]}`, Error{WrongType, "list", Strings}},
+		"number for a string": {`{"name":1}`, Error{Fault: WrongType, Field: "name", Want: msg.TypeString}},
+		"negative":            {`{"id":-1}`, Error{Fault: WrongType, Field: "id", Want: msg.TypeUint64}},
+		"fraction":            {`{"id":1.5}`, Error{Fault: WrongType, Field: "id", Want: msg.TypeUint64}},
+		"exponent":            {`{"id":1e30}`, Error{Fault: WrongType, Field: "id", Want: msg.TypeUint64}},
+		"too large":           {`{"id":18446744073709551616}`, Error{Fault: WrongType, Field: "id", Want: msg.TypeUint64}},
+		"string for a number": {`{"id":"1"}`, Error{Fault: WrongType, Field: "id", Want: msg.TypeUint64}},
+		"string for a bool":   {`{"on":"true"}`, Error{Fault: WrongType, Field: "on", Want: msg.TypeBool}},
+		"number in a list":    {`{"list":[1]}`, Error{Fault: WrongType, Field: "list", Want: msg.TypeStrings}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got *Error

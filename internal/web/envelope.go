@@ -86,7 +86,7 @@ func Fail(id msg.ID, args ...any) *Failure {
 
 // statuses has the status of each failure that is not 400.
 var statuses = map[msg.ID]int{
-	msg.NotFound: http.StatusNotFound, msg.UnknownService: http.StatusNotFound, msg.UnknownUsage: http.StatusNotFound,
+	msg.NotFound: http.StatusNotFound, msg.UnknownName: http.StatusNotFound, msg.UnknownService: http.StatusNotFound, msg.UnknownUsage: http.StatusNotFound,
 	msg.UnknownConfiguration: http.StatusNotFound, msg.UnknownLeftover: http.StatusNotFound, msg.MethodNotAllowed: http.StatusMethodNotAllowed,
 	msg.BodyTooLarge: http.StatusRequestEntityTooLarge, msg.ServiceExists: http.StatusConflict,
 	msg.UnknownNotification: http.StatusNotFound, msg.TooManyNotifications: http.StatusConflict,

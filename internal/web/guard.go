@@ -39,7 +39,7 @@ type GuardConfig struct {
 // Denial is the reason for refusing a request.
 type Denial struct {
 	Status     int
-	Code       string        // "host_not_allowed", "cross_site", "own_notification", "unauthorized" or "too_many_attempts"
+	Code       string        // "host_not_allowed", "cross_site", "own_notification", "unauthorized", "basic_reads_only" or "too_many_attempts"
 	Host       string        // of the request, at most 200 octets
 	RetryAfter time.Duration // with too_many_attempts: the time until a wrong token is answered with 401 again
 }
@@ -158,7 +158,10 @@ func (g *guard) authenticate(r *http.Request) (int, Denial) {
 	if authorization == "" {
 		return 0, unauthorized
 	}
-	if number := findToken(g.Tokens.list(), credential(r.Method, authorization)); number > 0 {
+	if changes(r) && strings.EqualFold(strings.Split(authorization, " ")[0], "Basic") { // a browser could be made to send its stored password
+		return 0, Denial{Status: http.StatusUnauthorized, Code: "basic_reads_only"}
+	}
+	if number := findToken(g.Tokens.list(), credential(authorization)); number > 0 {
 		return number, Denial{}
 	}
 	if wait := g.attempts.wrongToken(network(r.RemoteAddr)); wait > 0 {
@@ -167,16 +170,15 @@ func (g *guard) authenticate(r *http.Request) (int, Denial) {
 	return 0, unauthorized
 }
 
-// credential returns the token of "Bearer TOKEN", or "", which is never a token, for another form. For
-// methods that change nothing it also returns the password of "Basic", because browsers send no
-// Bearer. With other methods a browser could be made to send its stored password.
-func credential(method, authorization string) string {
+// credential returns the token of "Bearer TOKEN", the password of "Basic", because browsers send no Bearer, or "", which is
+// never a token, for another form.
+func credential(authorization string) string {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	token = strings.TrimLeft(token, " ")
 	switch {
 	case strings.EqualFold(scheme, "Bearer"):
 		return token
-	case strings.EqualFold(scheme, "Basic") && (method == http.MethodGet || method == http.MethodHead):
+	case strings.EqualFold(scheme, "Basic"):
 		pair, err := base64.StdEncoding.DecodeString(token)
 		if _, password, _ := strings.Cut(string(pair), ":"); err == nil {
 			return password

@@ -258,7 +258,7 @@ func TestBasic(t *testing.T) {
 		return answer, header.Get("WWW-Authenticate")
 	}
 	for method, want := range map[string]string{
-		"GET": "200 token 1", "HEAD": "200 ", "POST": "401 unauthorized", "PUT": "401 unauthorized", "DELETE": "401 unauthorized", "OPTIONS": "200 127.0.0.1",
+		"GET": "200 token 1", "HEAD": "200 ", "POST": "401 basic_reads_only", "PUT": "401 basic_reads_only", "DELETE": "401 basic_reads_only", "OPTIONS": "200 127.0.0.1",
 	} {
 		if got, _ := ask(method, basic("u", firstToken)+"\nContent-Length: 0"); got != want {
 			t.Errorf("%s: got %q, want %q", method, got, want)

@@ -116,7 +116,7 @@ func groupID(text string) (int, error) {
 	}
 	group, err := user.LookupGroup(text)
 	if err != nil {
-		return 0, fmt.Errorf("-socket-group %q: %w", text, err)
+		return 0, fmt.Errorf("-socket-group %q: want the name or number of a group of this host: %w", text, err)
 	}
 	return strconv.Atoi(group.Gid)
 }

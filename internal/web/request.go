@@ -156,19 +156,24 @@ func ParseQuery(r *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// PageQuery reads the limit (0 if absent) and the cursor of a listing.
-func PageQuery(query url.Values) (limit int, after int64, err error) {
+// PageQuery reads the limit (0 if absent) and the cursor of a listing. A cursor under another name, which is the seq of
+// an event, wins.
+func PageQuery(query url.Values, seq ...string) (limit int, after int64, err error) {
 	if query.Has("limit") && query.Get("limit") != "" {
 		limit, err = strconv.Atoi(query.Get("limit"))
 		if err != nil || limit < 1 || limit > MaxPage || strconv.Itoa(limit) != query.Get("limit") {
 			return 0, 0, invalid("limit", msg.Phrase{ID: msg.WantLimit, Args: []any{MaxPage}})
 		}
 	}
-	if cursor := query.Get("cursor"); cursor != "" {
-		after, err = strconv.ParseInt(cursor, 10, 64)
-		if err != nil || after < 0 || strconv.FormatInt(after, 10) != cursor {
-			return 0, 0, invalid("cursor", msg.Phrase{ID: msg.WantCursor})
+	want := msg.WantCursor
+	for _, name := range append([]string{"cursor"}, seq...) {
+		if cursor := query.Get(name); cursor != "" {
+			after, err = strconv.ParseInt(cursor, 10, 64)
+			if err != nil || after < 0 || strconv.FormatInt(after, 10) != cursor {
+				return 0, 0, invalid(name, msg.Phrase{ID: want})
+			}
 		}
+		want = msg.WantSeq
 	}
 	return limit, after, nil
 }

@@ -167,7 +167,7 @@ var faultyDocuments = []struct{ name, document, want string }{
 	{"a prefix of another network", `{"usages": [{"service_id": "svc", "prefix_mode": "custom", "custom_prefix": "P0", "network_id": 5}]}`,
 		`1.json:1: usages[0].custom_prefix: the prefix is taken by network 0`},
 	{"endpoints of a new usage", `{"usages": [{"service_id": "svc", "prefix_mode": "auto", "network_id": 5, "txt_endpoints": ["x"]}]}`,
-		`1.json:1: usages[0].txt_endpoints: txt_endpoints: "x" is not scheme://host:port`},
+		`1.json:1: usages[0].txt_endpoints: txt_endpoints: "x" is not scheme://host:port, with a port from 1 to 65535 and an IPv6 address in brackets`},
 	{"too many usages", `{"usages": [` + customUsages(5) + `],
 "prune": true}`, `1.json:2: prune: 4 of 9 usages are not in the document, more than a third: only "all" removes so many`},
 }
