@@ -85,23 +85,17 @@ func (p process) print(err error) {
 		output = systemd.Prioritized(output, slog.LevelError)
 	}
 	text := err.Error()
-	for _, c := range cures {
-		if errors.Is(err, c.fault) {
-			text += ": " + c.advice
-		}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		text += ": stop the other program there, or choose another address"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		text += ": choose an address that this host has"
+	case errors.Is(err, syscall.EACCES) && strings.Contains(text, "bind:"):
+		text += ": a port below 1024 needs CAP_NET_BIND_SERVICE, or a socket of systemd"
 	}
 	for line := range strings.Lines(text) {
 		fmt.Fprintln(output, "meshddns:", strings.TrimSuffix(line, "\n"))
 	}
-}
-
-// cures say what to do about errors of the system at the start.
-var cures = []struct {
-	fault  error
-	advice string
-}{
-	{syscall.EADDRINUSE, "stop the other program there, or choose another address"},
-	{syscall.EADDRNOTAVAIL, "choose an address that this host has"},
 }
 
 // newLog returns a log in a format, and the queue of its lines, which the caller closes.

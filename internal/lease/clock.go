@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -41,6 +42,38 @@ type clocks struct {
 	held    time.Time   // when leases were held back last
 	untold  int         // leases that were held back, whose event is not stored yet
 	renewed time.Time   // the last renewal of a lease that is not held
+
+	refused map[int64]*refusal // the last ones of leases that were not renewed since, maxRefusals at most
+}
+
+// refusal is why a lease was not renewed, for its administrator.
+type refusal struct {
+	At      string `json:"at"`
+	Reason  msg.ID `json:"reason"`
+	Address string `json:"address"` // the refused one, else that of the client
+}
+
+// maxRefusals bounds the refusals in memory. One beyond it makes all others forgotten.
+const maxRefusals = 4096
+
+// refuse notes the last refusal of a lease; nil stands for a renewal.
+func (c *clocks) refuse(seq int64, last *refusal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if delete(c.refused, seq); last == nil {
+		return
+	}
+	if len(c.refused) == maxRefusals {
+		clear(c.refused)
+	}
+	c.refused[seq] = last
+}
+
+// lastRefusal returns what refuse has noted.
+func (c *clocks) lastRefusal(seq int64) *refusal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused[seq]
 }
 
 // of returns the clock of a lease, a new one if there is none. The caller holds the lock.
@@ -161,6 +194,7 @@ func (t *Table) Committed(n sqlite.Notice) {
 func (c *clocks) forget(seq int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.refused, seq)
 	if k := c.all[seq]; k != nil {
 		c.remove(k)
 	}

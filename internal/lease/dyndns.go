@@ -2,7 +2,6 @@ package lease
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -48,8 +47,8 @@ func (s *Nodes) dyndns(w http.ResponseWriter, r *http.Request) {
 	}
 	lines, err := s.update(r, l, query, hosts)
 	if err != nil {
-		s.troubled(r, err)
-		s.refuseDyndns(w, told(err))
+		s.refused(r, err) // because the client is told a bare code
+		s.refuseDyndns(w, err)
 		return
 	}
 	writeCodes(w, http.StatusOK, lines...)
@@ -64,13 +63,6 @@ func (s *Nodes) refuseDyndns(w http.ResponseWriter, err error) {
 		return
 	}
 	writeCodes(w, http.StatusServiceUnavailable, codeTrouble)
-}
-
-// troubled logs why a lease is not renewed, because the client is told a bare code.
-func (s *Nodes) troubled(r *http.Request, err error) {
-	if _, early := errors.AsType[*TooSoonError](err); !early {
-		s.refused(r, err)
-	}
 }
 
 // writeCodes writes lines of text with their length: ddclient reads no chunked answer.
@@ -101,7 +93,8 @@ func (s *Nodes) update(r *http.Request, l Lease, query url.Values, hosts []strin
 			continue
 		}
 		if own == "" {
-			if own, err = s.updateOwn(r, l, query); err != nil {
+			own, err = s.updateOwn(r, l, query)
+			if err = s.judged(r, l, err); err != nil {
 				return nil, err
 			}
 		}

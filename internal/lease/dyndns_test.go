@@ -1,12 +1,17 @@
 package lease
 
 import (
+	"bytes"
 	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"meshddns/internal/daemon"
+	"meshddns/internal/events"
+	"meshddns/internal/msg"
 )
 
 // TestDyndns: the codes and the endpoints of one update after another. "" keeps the endpoints.
@@ -116,6 +121,11 @@ func TestDyndnsTrouble(t *testing.T) {
 		"b": w.lease("u1", Rules{Slot: "b", Schemes: []string{"wss"}}),
 		"c": w.lease("u1", Rules{Slot: "c", CIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}),
 	}
+	last := func(slot string) *refusal {
+		l, err := w.leases.Find(t.Context(), Token(tokens[slot]))
+		w.must(err)
+		return w.leases.show(l).LastRefused
+	}
 	for _, test := range []struct{ slot, query, client, log string }{
 		{"a", "myip=nonsense", remote, "query_invalid"},
 		{"a", "myip=0.0.0.0", remote, "query_invalid"},
@@ -132,13 +142,35 @@ func TestDyndnsTrouble(t *testing.T) {
 		if log := w.log.String(); answer.StatusCode != http.StatusServiceUnavailable || text != "911" || !strings.Contains(log, test.log) {
 			t.Errorf("%s %s: %d %q; the log says %s", test.slot, test.query, answer.StatusCode, text, log)
 		}
+		if last := last(test.slot); last == nil || string(last.Reason) != test.log || last.At != "2026-03-04T12:00:00.000Z" {
+			t.Errorf("%s %s: last refused %+v", test.slot, test.query, last)
+		}
 	}
 	if w.leased() != "a[] b[] c[]" {
 		t.Error(w.leased())
 	}
+	if a, b, c := last("a").Address, last("b").Address, last("c").Address; a != "192.168.178.2" || b != remote || c != "198.51.100.7" {
+		t.Errorf("refused addresses %s, %s, %s", a, b, c)
+	}
+	if text := string(events.JSON(last("c"))); text != `{"at":"2026-03-04T12:00:00.000Z","reason":"lease_address_refused","address":"198.51.100.7"}` {
+		t.Error(text)
+	}
+	var figures bytes.Buffer
+	w.leases.WriteMetrics(daemon.NewPage(&figures), 0, 0)
+	for _, want := range []string{`{reason="lease_address_refused"} 2`, `{reason="query_invalid"} 5`, `{reason="lease_address_missing"} 2`, `{reason="lease_template_missing"} 1`} {
+		if !strings.Contains(figures.String(), "meshddns_lease_refused_total"+want+"\n") {
+			t.Errorf("%s is not in\n%s", want, &figures)
+		}
+	}
 	w.do("GET", "/nic/update?hostname=a.example.com&myip=192.0.2.7", "", password("me", tokens["a"]))
+	if last("a") != nil {
+		t.Errorf("after a renewal: last refused %+v", last("a"))
+	}
 	if answer, text := w.do("GET", "/nic/update?hostname=a.example.com&myip=192.0.2.8", "", password("me", tokens["a"])); answer.StatusCode != 503 || text != "911" {
 		t.Errorf("a change too soon: %d %s", answer.StatusCode, text)
+	}
+	if last("a").Reason != msg.LeaseTooSoon || !strings.Contains(w.log.String(), "code=lease_too_soon") {
+		t.Errorf("a change too soon: last refused %+v; the log says %s", last("a"), &w.log)
 	}
 	w.db.Exec(`UPDATE bindings SET status = 'releasing'`)
 	if answer, text := w.do("GET", "/nic/update?hostname=a.example.com&myip=192.0.2.8", "", password("me", tokens["a"])); answer.StatusCode != 200 || text != "nohost" {

@@ -14,15 +14,17 @@ import (
 type shown struct {
 	ID string `json:"id"`
 	body
-	Endpoints []string `json:"endpoints"`
-	RenewedAt string   `json:"renewed_at"`
-	ExpiresAt string   `json:"expires_at"`
-	From      string   `json:"from"`
+	Endpoints   []string `json:"endpoints"`
+	RenewedAt   string   `json:"renewed_at"`
+	ExpiresAt   string   `json:"expires_at"`
+	From        string   `json:"from"`
+	LastRefused *refusal `json:"last_refused,omitempty"` // since the last renewal and the start of the program
 }
 
 func (t *Table) show(l Lease) shown {
 	return shown{
 		ID: l.ID, body: l.body(), Endpoints: listed(l.Endpoints), RenewedAt: Shown(l.RenewedAt), ExpiresAt: Shown(t.ExpiresAt(l.Seq)), From: l.RenewedBy,
+		LastRefused: t.clocks.lastRefusal(l.Seq),
 	}
 }
 

@@ -38,6 +38,27 @@ func (w *world) fill(leases int, formats ...string) (token Token) {
 	return token
 }
 
+// TestRefusals: of 4096 leases the last refusal is kept, and one more makes the others forgotten. A deleted lease has none.
+func TestRefusals(t *testing.T) {
+	c := clocks{refused: map[int64]*refusal{}}
+	for seq := range int64(maxRefusals) {
+		c.refuse(seq, &refusal{})
+		c.refuse(seq, &refusal{Reason: "b"})
+	}
+	if c.refuse(maxRefusals-1, nil); len(c.refused) != maxRefusals-1 || c.lastRefusal(0).Reason != "b" {
+		t.Errorf("%d refusals", len(c.refused))
+	}
+	if c.forget(1); c.lastRefusal(1) != nil {
+		t.Error("a deleted lease has a refusal")
+	}
+	for seq := range int64(3) {
+		c.refuse(maxRefusals+seq, &refusal{})
+	}
+	if len(c.refused) != 1 || c.lastRefusal(maxRefusals+2) == nil {
+		t.Errorf("%d refusals beyond the limit", len(c.refused))
+	}
+}
+
 // mostFormats returns as many formats as a usage may have.
 func mostFormats() []string {
 	all := []string{mesh.Mesh1, mesh.Address, mesh.HostPort, mesh.IP4P, mesh.EasyTierSRV}

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 
+	"meshddns/internal/daemon"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/web"
@@ -20,8 +22,9 @@ type leaseKey struct{}
 // renewing makes a handler of a renewal, for a request with the token of a lease.
 func (s *Nodes) renewing(renew func(*http.Request, Lease) (web.Reply, error)) http.Handler {
 	answer := s.adapter.Handle(func(r *http.Request) (web.Reply, error) {
-		reply, err := renew(r, r.Context().Value(leaseKey{}).(Lease))
-		return reply, told(err)
+		l := r.Context().Value(leaseKey{}).(Lease)
+		reply, err := renew(r, l)
+		return reply, s.judged(r, l, err)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l, err := s.authenticate(r, tokenOf(r))
@@ -37,18 +40,29 @@ func (s *Nodes) renewing(renew func(*http.Request, Lease) (web.Reply, error)) ht
 	})
 }
 
-// told turns the end of a token, and a change too soon, into answers.
-func told(err error) error {
-	soon, early := errors.AsType[*TooSoonError](err)
-	switch {
-	case early:
-		failure := web.Fail(msg.LeaseTooSoon)
-		failure.RetryAfter = soon.Wait
-		return failure
-	case errors.Is(err, ErrUnknown): // it has ended since the token was checked
-		return &web.Failure{Status: http.StatusUnauthorized, ID: msg.Unauthorized}
+// judged returns the answer for the error of a renewal. It counts a refusal, and keeps it for the administrator, unless the
+// fault is ours.
+func (s *Nodes) judged(r *http.Request, l Lease, err error) error {
+	if err == nil {
+		s.Leases.clocks.refuse(l.Seq, nil)
+		return nil
 	}
-	return err
+	f := web.FailureOf(err, s.Broken)
+	if soon, early := errors.AsType[*TooSoonError](err); early {
+		f = web.Fail(msg.LeaseTooSoon)
+		f.RetryAfter = soon.Wait
+	} else if errors.Is(err, ErrUnknown) { // it has ended since the token was checked
+		f = &web.Failure{Status: http.StatusUnauthorized, ID: msg.Unauthorized}
+	}
+	s.Leases.refused.Add(1, daemon.Label{Name: "reason", Value: string(f.ID)})
+	if f.Status < http.StatusInternalServerError {
+		last := &refusal{Shown(s.Leases.now()), f.ID, shownAddr(clientOf(r))}
+		if f.ID == msg.LeaseAddress {
+			last.Address = fmt.Sprintf("%.255s", f.Args[0])
+		}
+		s.Leases.clocks.refuse(l.Seq, last)
+	}
+	return f
 }
 
 // put renews a lease with the endpoints of the body.

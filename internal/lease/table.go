@@ -14,7 +14,6 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
-	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -55,7 +54,7 @@ type Config struct {
 func NewTable(c Config) *Table {
 	t := &Table{
 		db: c.Database, ledger: c.Ledger, events: c.Events, replays: c.Replays, reachable: c.Reachable, now: c.Now, newID: c.NewID, log: c.Log,
-		clocks: clocks{all: map[int64]*clock{}},
+		clocks: clocks{all: map[int64]*clock{}, refused: map[int64]*refusal{}},
 	}
 	t.renewals.Add(0, changedLabel(true))
 	t.renewals.Add(0, changedLabel(false))
@@ -261,7 +260,11 @@ func (t *Table) Renew(ctx context.Context, l Lease, endpoints []string, from net
 
 // RenewKeeping is Renew for a client that may tell one family of addresses: keep says what becomes of the other.
 func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep Keep, from netip.Addr) (r Renewal, err error) {
-	defer func() { t.count(r, err) }()
+	defer func() {
+		if err == nil {
+			t.renewals.Add(1, changedLabel(r.Changed))
+		}
+	}()
 	if l.Releasing {
 		return r, ErrReleased
 	}
@@ -347,22 +350,4 @@ func changedLabel(changed bool) daemon.Label {
 		return daemon.Label{Name: "result", Value: "changed"}
 	}
 	return daemon.Label{Name: "result", Value: "unchanged"}
-}
-
-// count counts a renewal or its refusal.
-func (t *Table) count(r Renewal, err error) {
-	if err == nil {
-		t.renewals.Add(1, changedLabel(r.Changed))
-		return
-	}
-	reason := string(msg.InternalError)
-	if refusal, ok := errors.AsType[*msg.Refusal](err); ok {
-		reason = string(refusal.ID)
-	} else if _, ok := errors.AsType[*TooSoonError](err); ok {
-		reason = string(msg.LeaseTooSoon)
-	}
-	if refusal, ok := errors.AsType[sqlite.Refusal](err); ok {
-		reason = string(refusal)
-	}
-	t.refused.Add(1, daemon.Label{Name: "reason", Value: reason})
 }

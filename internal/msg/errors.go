@@ -90,15 +90,18 @@ func TextOf(err error) Text {
 	if e, ok := err.(told); ok {
 		return e.Message()
 	}
-	english := goCalls.Replace(err.Error())
-	chinese := english
+	english, chinese := err.Error(), err.Error()
 	if inner, ok := errors.AsType[told](err); ok {
 		chinese = strings.ReplaceAll(english, inner.Error(), inner.Message().In(Chinese))
 	}
-	return newText(goWords[English].Replace(goLookup(english, English)), goWords[Chinese].Replace(goLookup(chinese, Chinese)))
+	english, chinese = goLookup(english, English), goLookup(chinese, Chinese)
+	for _, part := range goParts {
+		english, chinese = strings.ReplaceAll(english, part[0], part[2]), strings.ReplaceAll(chinese, part[0], part[1])
+	}
+	return newText(english, chinese)
 }
 
-// goLookup says "lookup NAME on SERVER" of an error of package net, whose words goWords cannot move.
+// goLookup says "lookup NAME on SERVER" of an error of package net, whose words goParts cannot move.
 func goLookup(text string, language Language) string {
 	before, rest, _ := strings.Cut(text, "lookup ")
 	name, rest, found := strings.Cut(rest, " on ")
@@ -112,22 +115,14 @@ func goLookup(text string, language Language) string {
 	return before + [2]string{"解析 " + name + "（" + server + "）", "look up " + name + " at " + server}[language] + after
 }
 
-// goWords replace parts of the errors of Go's own packages by what a person says.
-var goWords = func() [2]*strings.Replacer {
-	var pairs [2][]string
-	for _, words := range goParts {
-		for language, said := range [2]string{words[1], words[2]} {
-			pairs[language] = append(pairs[language], words[0], said)
-		}
-	}
-	return [2]*strings.Replacer{strings.NewReplacer(pairs[0]...), strings.NewReplacer(pairs[1]...)}
-}()
-
-// goCalls removes the names of system calls, and of a dial without an address, from errors of package net.
-var goCalls = strings.NewReplacer("connect: ", "", "read: ", "", "write: ", "", "dial tcp: ", "", "dial udp: ", "")
-
-// goParts are {what Go says, Chinese, English}.
+// goParts are parts of the errors of Go's own packages, each with what a person says: {Go, Chinese, English}. The names of
+// system calls go first.
 var goParts = [][3]string{
+	{"connect: ", "", ""},
+	{"read: ", "", ""},
+	{"write: ", "", ""},
+	{"dial tcp: ", "", ""},
+	{"dial udp: ", "", ""},
 	{" (Client.Timeout exceeded while awaiting headers)", "", ""},
 	{"context deadline exceeded", "超时", "no answer in time"},
 	{"context canceled", "已取消", "broken off"},

@@ -1,8 +1,6 @@
 package provision
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -66,25 +64,15 @@ func (f *file) parse() (v value, ok bool) {
 		}
 	}
 	if v, ok = strictjson.Parse(f.text, 1); !ok {
-		line, err := syntaxError([]byte(f.text))
-		fault(line, fmt.Sprint("not JSON: ", err))
+		_, err := strictjson.Object([]byte(f.text))
+		e, _ := errors.AsType[*strictjson.Error](err)
+		fault(e.Line, fmt.Sprint("not JSON at column ", e.Column))
 		return v, false
 	}
 	if v.Kind != strictjson.KindObject {
 		f.fault(v, nil, wrongKind(v, strictjson.KindObject))
 	}
 	return v, v.Kind == strictjson.KindObject
-}
-
-// syntaxError returns the reason why a text is not JSON, and its line.
-func syntaxError(text []byte) (line int, err error) {
-	var ignored json.RawMessage
-	err = json.Unmarshal(text, &ignored)
-	end := len(text)
-	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		end = min(end, int(e.Offset))
-	}
-	return bytes.Count(text[:max(end-1, 0)], []byte("\n")) + 1, err
 }
 
 func wrongKind(v value, want strictjson.Kind) string {

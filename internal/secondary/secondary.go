@@ -83,8 +83,6 @@ func (s Secondary) Check(msg.Language) (_ Secondary, err error) {
 	return s, nil
 }
 
-var errAddress = errors.New("not the address of one host")
-
 // parseAddress reads the IP address of one host, with or without a port.
 func parseAddress(text string) (netip.AddrPort, error) {
 	address, err := netip.ParseAddr(text)
@@ -97,7 +95,7 @@ func parseAddress(text string) (netip.AddrPort, error) {
 	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	if err == nil && (at.Port() == 0 || at.Addr().IsUnspecified() || at.Addr().IsMulticast() || at.Addr() == broadcast) {
-		err = errAddress
+		err = errors.New("not the address of one host")
 	}
 	return at, err
 }
