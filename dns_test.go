@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -222,5 +223,10 @@ func TestCures(t *testing.T) {
 		if !strings.Contains(out.String(), cure) {
 			t.Errorf("%s: %s", address, &out)
 		}
+	}
+	var out bytes.Buffer
+	process{stderr: &out}.print(fmt.Errorf("listen tcp4 192.0.2.1:53: bind: %w", syscall.EACCES)) // root may bind any port
+	if !strings.Contains(out.String(), "CAP_NET_BIND_SERVICE") {
+		t.Error(&out)
 	}
 }
