@@ -320,7 +320,7 @@ func (o *operations) configurationWarnings(c mesh.Configuration, members []strin
 		numbers = append(numbers, answers.WarnNumber("max_retries", *n, int64(retry.Retries))...)
 	}
 	return slices.Concat(web.WarnMembers(members, mesh.Configuration{}), o.accountWarnings(reconcile.ConfiguredAccount(c)), names,
-		answers.WarnMode(c.SyncMode), numbers, answers.WarnEnabled(members), answers.WarnPaused(c.Paused()), answers.WarnEndpoints(c.Endpoints),
+		answers.WarnMode(c.SyncMode), numbers, answers.WarnPaused(c.Paused()), answers.WarnEndpoints(c.Endpoints),
 		answers.WarnAddresses(c.Endpoints, o.engine.Addresses().Last))
 }
 

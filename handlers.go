@@ -183,7 +183,8 @@ func (s *server) testConnection(r *http.Request) (web.Reply, error) {
 		TXTRecordName   string         `json:"txt_record_name"`
 		WriteTest       bool           `json:"write_test"`
 	}
-	if err := web.Decode(r, &body); err != nil {
+	members, err := web.DecodeMembers(r, &body)
+	if err != nil {
 		return web.Reply{}, err
 	}
 	c, err := s.ops.unmasked(r.Context(), mesh.Configuration{
@@ -203,7 +204,11 @@ func (s *server) testConnection(r *http.Request) (web.Reply, error) {
 		return web.Reply{}, err
 	}
 	items := s.ops.clients.test(ctx, s.public, c, body.WriteTest)
-	return web.Reply{Data: map[string]any{"results": answers.Test(items, web.Language(r))}}, nil
+	answer := map[string]any{"results": answers.Test(items, web.Language(r))}
+	if warnings := web.WarnMembers(members, mesh.Configuration{}, "write_test"); len(warnings) > 0 {
+		answer["warnings"] = msg.Texts(warnings, web.Language(r))
+	}
+	return web.Reply{Data: answer}, nil
 }
 
 func (s *server) synchronise(r *http.Request) (web.Reply, error) {
@@ -338,11 +343,7 @@ func (s *server) providers(r *http.Request) (web.Reply, error) {
 }
 
 func (s *server) createUsage(r *http.Request) (web.Reply, error) {
-	var body struct {
-		mesh.Reservation
-		NetworkName string `json:"network_name"`
-		mesh.OptionsChange
-	}
+	var body mesh.NewUsage
 	patience, waits, err := web.Waiting(r, 0)
 	if err != nil {
 		return web.Reply{}, err
@@ -362,16 +363,14 @@ func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 	if waits {
 		reserve = s.ops.reserveAndWait
 	}
-	u, repeated, err := reserve(r.Context(), reservation{
-		Reservation: body.Reservation, networkName: body.NetworkName, options: body.OptionsChange, again: key(), patience: patience,
-	})
+	u, repeated, err := reserve(r.Context(), reservation{NewUsage: body, again: key(), patience: patience})
 	if _, ok := errors.AsType[*notReserved](err); ok && failureOf(err).ID == msg.InternalError {
 		err = &web.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
 	}
 	if err != nil {
 		return web.Reply{}, err
 	}
-	warnings := slices.Concat(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers), s.ops.formatWarnings(r.Context(), u, body.Formats))
+	warnings := slices.Concat(usageWarnings(u), web.WarnMembers(members, body), s.ops.changeWarnings(r.Context(), u, body.UsageChange))
 	created := answers.NewCreated(u, warnings, s.ops.awaited(r.Context(), waits, u, web.Language(r)), web.Language(r))
 	return web.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: created}, nil
 }
@@ -478,7 +477,7 @@ func (s *server) changeUsage(r *http.Request) (web.Reply, error) {
 		return web.Reply{}, err
 	}
 	var change mesh.UsageChange
-	members, err := web.DecodeMembers(r, &change)
+	members, err := web.DecodeChange(r, &change)
 	if err != nil {
 		return web.Reply{}, err
 	}
@@ -494,8 +493,7 @@ func (s *server) changeUsage(r *http.Request) (web.Reply, error) {
 		return web.Reply{}, err
 	}
 	answer := web.Reply{Message: msg.UsageChanged}
-	warnings := slices.Concat(web.WarnMembers(members, answers.Usage{}), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(change.Endpoints, s.ops.engine.Addresses().Last),
-		s.ops.formatWarnings(r.Context(), u, change.Formats))
+	warnings := slices.Concat(web.WarnMembers(members, answers.Usage{}), answers.WarnNotSet(members), s.ops.changeWarnings(r.Context(), u, change))
 	if waits || len(warnings) > 0 {
 		answer.Data = struct {
 			Warnings []string               `json:"warnings,omitempty"`

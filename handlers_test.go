@@ -762,7 +762,7 @@ func TestLanguageFlag(t *testing.T) {
 		}
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		want, _, _ := strings.Cut(test.id.In(test.want, "x"), "%")
+		want, _, _ := strings.Cut(test.id.In(test.want, "%"), "%")
 		want, _, _ = strings.Cut(want, `"`)
 		if err != nil || !strings.Contains(string(body), want) {
 			t.Errorf("%s, Accept-Language %q: %s, %v; want %q", test.path, test.accepted, body, err, want)

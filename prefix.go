@@ -24,11 +24,9 @@ import (
 
 // reservation is a request for a prefix.
 type reservation struct {
-	mesh.Reservation
-	networkName string
-	options     mesh.OptionsChange
-	again       *answers.ReplayKey // of a request that the client may repeat; nil for none
-	patience    web.Patience
+	mesh.NewUsage
+	again    *answers.ReplayKey // of a request that the client may repeat; nil for none
+	patience web.Patience
 }
 
 // publishing returns the state of publishing of a usage, with its records and the states of its endpoints.
@@ -60,10 +58,13 @@ func (o *operations) reserve(ctx context.Context, want reservation) (u mesh.Usag
 	if fault != "" {
 		return u, false, o.afterService(ctx, want.ServiceID, msg.Refuse(fault))
 	}
-	u, repeated, err = o.create(ctx, want.again, mesh.Usage{
-		ServiceID: want.ServiceID, Mode: want.PrefixMode, Prefix: prefix, Description: mesh.Describe(want.networkName),
-		Network: sqlite.Given(want.NetworkID), Options: want.options.Over(mesh.Options{}),
+	u, _ = want.Over(mesh.Usage{
+		ServiceID: want.ServiceID, Mode: want.PrefixMode, Prefix: prefix, Description: mesh.Describe(""), Network: sqlite.Given(want.NetworkID),
 	})
+	if err := u.CheckEndpoints(); err != nil {
+		return u, false, o.afterService(ctx, want.ServiceID, err)
+	}
+	u, repeated, err = o.create(ctx, want.again, u)
 	switch {
 	case err == nil:
 		return u, repeated, nil
@@ -147,15 +148,20 @@ func refuseTaken(u mesh.Usage) error {
 	return msg.Refuse(msg.PrefixTaken, msg.Phrase{ID: msg.TakenByNetwork, Args: []any{u.HeldBy.V}})
 }
 
-// formatWarnings warns of records that the provider refuses for their names, if a usage was given formats.
-func (o *operations) formatWarnings(ctx context.Context, u mesh.Usage, given []string) (all []msg.Phrase) {
-	if len(given) == 0 {
-		return nil
+// changeWarnings warns of addresses that cannot be reached, and, if a usage was given formats, of those that the provider
+// refuses for their names, or that lack a peer_id.
+func (o *operations) changeWarnings(ctx context.Context, u mesh.Usage, c mesh.UsageChange) (all []msg.Phrase) {
+	all = answers.WarnAddresses(c.Endpoints, o.engine.Addresses().Last)
+	if len(c.Formats) == 0 {
+		return all
 	}
 	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.Network.V.String()) // the usage is stored, whether they are read or not
 	for i := range states {
-		if f := &states[i]; f.Fault.Code == string(msg.NameNotAllowed) {
+		switch f := &states[i]; {
+		case f.Fault.Code == string(msg.NameNotAllowed):
 			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, f.Fault}})
+		case len(f.Values) == 0 && len(f.LeftOut) > 0 && f.LeftOut[0].Reason == mesh.NoPeerID:
+			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, f.LeftOut[0].Reason}})
 		}
 	}
 	return all
@@ -286,8 +292,8 @@ func (p provisioning) SaveService(ctx context.Context, v mesh.Service) ([]msg.Ph
 	return warnings, err
 }
 
-func (p provisioning) Reserve(ctx context.Context, r mesh.Reservation, networkName string) (mesh.Usage, []msg.Phrase, error) {
-	u, _, err := p.ops.reserve(ctx, reservation{Reservation: r, networkName: networkName})
+func (p provisioning) Reserve(ctx context.Context, want mesh.NewUsage) (mesh.Usage, []msg.Phrase, error) {
+	u, _, err := p.ops.reserve(ctx, reservation{NewUsage: want})
 	return u, usageWarnings(u), err
 }
 

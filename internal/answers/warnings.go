@@ -12,16 +12,10 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Members of a usage that its reservation does not set, and members that no change sets.
-var (
-	NotReservedMembers = []string{"txt_endpoints", "description"}
-	NotChangedMembers  = []string{"service_id", "custom_prefix"}
-)
-
-// WarnNotSet warns of given members that the call ignores.
-func WarnNotSet(given, not []string) (all []msg.Phrase) {
+// WarnNotSet warns of given members of a reservation that no change sets.
+func WarnNotSet(given []string) (all []msg.Phrase) {
 	for _, name := range given {
-		if slices.Contains(not, name) {
+		if name == "service_id" || name == "custom_prefix" {
 			all = append(all, msg.Phrase{ID: msg.WarnNotSet, Args: []any{name}})
 		}
 	}
@@ -77,11 +71,6 @@ func WarnBlanks(member, credential string) []msg.Phrase {
 // WarnNumber warns of a number that the program replaces by another one.
 func WarnNumber(member string, given, used int64) []msg.Phrase {
 	return warnIf(given != used, msg.WarnNumber, member, given, used)
-}
-
-// WarnEnabled warns of a configuration without the member enabled, which means false.
-func WarnEnabled(members []string) []msg.Phrase {
-	return warnIf(members != nil && !slices.Contains(members, "enabled"), msg.WarnEnabled)
 }
 
 // WarnPaused warns of a paused program.

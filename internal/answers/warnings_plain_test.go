@@ -35,10 +35,11 @@ func TestConfigurationAdvice(t *testing.T) {
 	if WarnBlanks("a", "a key") != nil || WarnBlanks("a", "a key\r\n") == nil || WarnBlanks("a", " a key") == nil {
 		t.Error("blanks")
 	}
-	if WarnEnabled(nil) != nil || WarnEnabled([]string{"enabled"}) != nil || WarnEnabled([]string{"Enabled"}) == nil {
-		t.Error("enabled")
+	stored := mesh.Configuration{Provider: "builtin", SyncMode: mesh.Auto, Enabled: true}
+	if WarnPaused(stored.Paused()) != nil || WarnPaused(mesh.Configuration{Provider: "builtin"}.Paused()) == nil {
+		t.Error("paused")
 	}
-	inner := msg.Phrase{ID: msg.WarnEnabled}
+	inner := msg.Phrase{ID: msg.WarnEndpoints}
 	outer := msg.Phrase{ID: msg.WarnAccount, Args: []any{inner}}
 	if got := msg.Texts([]msg.Phrase{outer}, msg.Chinese); !slices.Equal(got, []string{msg.WarnAccount.In(msg.Chinese, inner.In(msg.Chinese))}) {
 		t.Errorf("%q", got)

@@ -228,7 +228,7 @@ func incident(p reconcile.Place) reconcile.Fault {
 // placeEvent returns an event about a place; "" stands for no value.
 func placeEvent(kind events.Kind, p reconcile.Place, f reconcile.Fault, before, after string) events.Event {
 	e := events.Event{Kind: kind, Name: p.Name, Network: networkOf(after, before, p.Standing, p.Doubt.Value)}
-	e.Detail = events.Detail{Record: p.Sibling.Of(""), Zone: p.Zone, Provider: p.Account.Provider, Fault: mesh.Fault(f)}
+	e.Detail = events.Detail{Record: p.Sibling.Of(""), Zone: p.Zone, Provider: p.Account.Provider, Fault: f}
 	if before != "" {
 		e.Detail.Before = shownValue(p.Sibling, before)
 	}
@@ -318,7 +318,7 @@ func (g *Ledger) freeUsage(ctx context.Context, tx *sql.Tx, n reconcile.Name, id
 // restart does not tell it again.
 func (g *Ledger) NoteZone(ctx context.Context, account int64, z reconcile.ZoneState) error {
 	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		e := events.Event{Kind: events.ZoneDown, Name: z.Zone, Detail: events.Detail{Provider: z.Provider, Fault: mesh.Fault(z.Fault)}}
+		e := events.Event{Kind: events.ZoneDown, Name: z.Zone, Detail: events.Detail{Provider: z.Provider, Fault: z.Fault}}
 		query, args := `INSERT INTO zones_down (account, domain, since) SELECT id, ?2, ?3 FROM accounts WHERE id = ?1 ON CONFLICT DO NOTHING`,
 			[]any{account, z.Zone, sqlite.Stamp(z.Since)}
 		if z.Fault.Code == "" {

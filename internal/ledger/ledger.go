@@ -600,16 +600,8 @@ func (g *Ledger) WriteMetrics(ctx context.Context, page *daemon.Page) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	c, err := selectConfigured(ctx, g.config.Reader)
-	if err != nil {
-		return nil, err
-	}
 	page.Family("meshddns_paused", "gauge", "1 while nothing is written by itself: sync_mode is manual or unknown, or enabled is false.")
-	var paused uint64
-	if c != nil && c.Paused().Code != "" {
-		paused = 1
-	}
-	page.Figure(paused)
+	page.Figure(totals["paused"])
 	page.Family("meshddns_services", "gauge", "Registered services.")
 	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")

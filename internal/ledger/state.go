@@ -93,7 +93,7 @@ func (g *Ledger) Listed(ctx context.Context, name string) (endpoints []string, o
 }
 
 // Totals returns the numbers of 'services' and 'usages', and of records by state: those of usages,
-// the configuration's own one, and places in the states 'leftover' and 'withdrawn'.
+// the configuration's own one, and places in the states 'leftover' and 'withdrawn'; 'paused' is 1 in a paused program.
 func (g *Ledger) Totals(ctx context.Context) (map[string]uint64, error) {
 	totals := map[string]uint64{}
 	_, err := sqlite.Collect(ctx, g.config.Reader, func(row sqlite.Scanner) (count uint64, err error) {
@@ -109,7 +109,11 @@ func (g *Ledger) Totals(ctx context.Context) (map[string]uint64, error) {
 	if own != "" {
 		totals[string(own)]++
 	}
-	return totals, errors.Join(err, unread)
+	c, unknown := selectConfigured(ctx, g.config.Reader)
+	if c != nil && c.Paused().Code != "" {
+		totals["paused"] = 1
+	}
+	return totals, errors.Join(err, unread, unknown)
 }
 
 // StateIn is State with a caller's transaction.
@@ -140,7 +144,7 @@ func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names, owners []
 	}
 	state.Configured = l.configured != nil
 	if state.Configured {
-		state.UpsertOnly, state.Paused = l.configured.SyncMode == mesh.UpsertOnly, reconcile.Fault(l.configured.Paused())
+		state.UpsertOnly, state.Paused = l.configured.SyncMode == mesh.UpsertOnly, l.configured.Paused()
 	}
 	for _, load := range []func(context.Context, []reconcile.Name) error{l.versions, l.usages} {
 		if err := load(ctx, state.Names); err != nil {

@@ -64,9 +64,9 @@ func ScanUsage(row sqlite.Scanner) (u mesh.Usage, err error) {
 func InsertUsage(ctx context.Context, tx *sql.Tx, u mesh.Usage, bindingID string) (seq int64, err error) {
 	inserted, err := tx.ExecContext(ctx, `
 		INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at, state)
-		VALUES (?, ?, 'mesh_sync', ?, ?, 'TXT', ?, 1, '[]', ?, ?, ?)
+		VALUES (?, ?, 'mesh_sync', ?, ?, 'TXT', ?, 1, ?, ?, ?, ?)
 		ON CONFLICT (name, provider_id, iif(substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE, id, '')) DO NOTHING`,
-		u.ID, u.ServiceID, u.Mode, u.Prefix, u.Description, u.Name, u.CreatedAt, u.Publish.State)
+		u.ID, u.ServiceID, u.Mode, u.Prefix, u.Description, sqlite.TextList(u.Endpoints), u.Name, u.CreatedAt, u.Publish.State)
 	if err != nil {
 		return 0, fmt.Errorf("insert usage: %w", err)
 	}

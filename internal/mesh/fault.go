@@ -6,12 +6,12 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Fault is the reason of a failure: a code with a text in each language, details, and the key with
-// which it happened, as the account's user.
+// Fault is the reason of a failure, a conflict or a warning: a code with a text in each language, details, and the key
+// with which it happened, as the account's user.
 type Fault struct {
-	Code   string
-	Detail msg.Text
-	Key    string
+	Code   string   `json:"code,omitempty"`
+	Detail msg.Text `json:"detail,omitempty"`
+	Key    string   `json:"key,omitempty"`
 }
 
 // The users of an account.

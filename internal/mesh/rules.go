@@ -180,7 +180,7 @@ func dnsAddr(name string, e endpoint) ([]record, msg.Text) {
 	case !ok:
 		return nil, noScheme(e)
 	case e.PeerID == "":
-		return nil, noPeerID
+		return nil, NoPeerID
 	case !isLibp2pID(e.PeerID):
 		return nil, msg.Textf("%q is no peer id of libp2p", e.PeerID)
 	}
@@ -198,7 +198,8 @@ func dnsAddr(name string, e endpoint) ([]record, msg.Text) {
 	return []record{{name, typeTXT, value}}, ""
 }
 
-var noPeerID = msg.Say("the endpoint has no peer_id")
+// NoPeerID is the reason of formats that need one.
+var NoPeerID = msg.Say("the endpoint has no peer_id")
 
 // iroh returns the address of an endpoint: one address a record, because iroh drops a list without a
 // word. Relays are not published: the scheme does not tell a relay from another web server.
@@ -210,7 +211,7 @@ func iroh(parent string, e endpoint) ([]record, msg.Text) {
 		return nil, onlyAddresses
 	}
 	if e.PeerID == "" {
-		return nil, noPeerID
+		return nil, NoPeerID
 	}
 	label, ok := irohLabel(e.PeerID)
 	if !ok {

@@ -129,6 +129,12 @@ func (r Reservation) Prefix() (prefix string, fault msg.ID) {
 	return r.CustomPrefix, PrefixFault(r.CustomPrefix)
 }
 
+// NewUsage is the members of a usage that a client reserves.
+type NewUsage struct {
+	Reservation
+	UsageChange
+}
+
 // Options are what a usage has beyond the defaults of its service, as answers, events and documents have it.
 type Options struct {
 	Formats []string        `json:"formats,omitempty"` // in their normal form; none to use the service's

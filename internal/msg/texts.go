@@ -15,6 +15,7 @@ const (
 	IdempotencyKeyReused  ID = "idempotency_key_reused"
 	NotFound              ID = "not_found"
 	UnknownName           ID = "unknown_name"
+	FoundBeside           ID = "found_beside" // in NotFound
 	MethodNotAllowed      ID = "method_not_allowed"
 	InternalError         ID = "internal_error"
 	DatabaseDown          ID = "database_unavailable"
@@ -171,6 +172,7 @@ const (
 
 	NotificationSaved   ID = "notification_saved"
 	NotificationDeleted ID = "notification_deleted"
+	WarnNoToken         ID = "warn_no_token"
 
 	SecondarySaved    ID = "secondary_saved"
 	SecondaryDeleted  ID = "secondary_deleted"
@@ -266,7 +268,6 @@ const (
 	WarnAccount      ID = "warn_account"
 	WarnBlanks       ID = "warn_blanks"
 	WarnNumber       ID = "warn_number"
-	WarnEnabled      ID = "warn_enabled"
 	WarnPaused       ID = "warn_paused"
 	WarnEndpoints    ID = "warn_endpoints"
 	WarnNoDomain     ID = "warn_no_domain"
@@ -330,7 +331,8 @@ var texts = map[ID][2]string{
 	TooManyWaiting:        {"正在等待的请求过多，请稍后重试", "too many requests wait already: try again later"},
 	TooManyStreams:        {"事件流已有 %d 个，请稍后重试", "%d streams of events are open already: try again later"},
 	LastEventInvalid:      {"Last-Event-ID %q 无效，应为事件的 seq", "Last-Event-ID %q is not valid: want the seq of an event"},
-	NotFound:              {"路径不存在", "no such path"},
+	NotFound:              {"路径不存在%s", "no such path%s"},
+	FoundBeside:           {"：此处只有浏览器可见的状态页；API 位于 /api/v1/ddns/ 之下，列于 /api/v1/ddns/openapi.json；说明见 README.md 和 docs/", ": here is only the status page, for browsers; the API is below /api/v1/ddns/, and /api/v1/ddns/openapi.json lists it; README.md and docs/ explain it"},
 	UnknownName:           {"没有名称 %q，或它没有 urls 格式的端点", "the name %q is unknown, or has no endpoints in the format urls"},
 	MethodNotAllowed:      {"该路径不支持此方法，可用方法：%s", "this path does not take the method; it takes %s"},
 	InternalError:         {"服务器内部错误", "internal error"},
@@ -453,6 +455,7 @@ var texts = map[ID][2]string{
 	OwnerAdopted:      {"已接管，其记录将在下次同步时替换", "adopted: the owner's values are replaced by the next synchronisation"},
 
 	NotificationSaved:   {"通知目标已保存", "the notification target is saved"},
+	WarnNoToken:         {"没有 secret：Gotify 不接受不带应用令牌的消息", "there is no secret: Gotify takes no message without the token of an application"},
 	NotificationDeleted: {"通知目标已删除", "the notification target is deleted"},
 
 	SecondarySaved:    {"辅助服务器已保存", "the secondary is saved"},
@@ -565,7 +568,6 @@ var texts = map[ID][2]string{
 	WarnAccount:      {"无法发布：%s", "nothing can be published: %s"},
 	WarnBlanks:       {"%s 首尾有空白字符（如换行符），服务商可能不接受", "%s begins or ends with white space, such as the end of a line: the provider may refuse it"},
 	WarnNumber:       {"%s 为 %d，超出范围，按 %d 处理", "%s %d is out of range: %d is used"},
-	WarnEnabled:      {"未提供 enabled，按 false 处理", "enabled is not given and counts as false"},
 	WarnPaused:       {"不会自动写入任何记录（%s）", "nothing is written by itself (%s)"},
 	WarnEndpoints:    {"没有 txt_endpoints：所发布的值不含任何地址", "there are no txt_endpoints: the value that is published has no address"},
 	WarnNoDomain:     {"config 中没有 domain，无法预留前缀", "config has no domain: no prefix can be reserved"},

@@ -67,7 +67,7 @@ const (
 // an unknown path.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !web.Accepts(r, "text/html") {
-		p.Refuse(w, r, web.Fail(msg.NotFound))
+		p.Refuse(w, r, web.Fail(msg.NotFound, msg.Phrase{ID: msg.FoundBeside}))
 		return
 	}
 	language := web.Language(r)

@@ -56,15 +56,9 @@ func decode[T any](body []byte) (v T, err error) {
 	return v, err
 }
 
-// usageBody is a usage of a document: the members of POST usages and of PATCH.
-type usageBody struct {
-	mesh.Reservation
-	mesh.UsageChange
-}
-
 // decodeUsage reads a usage of a document, and checks it except for its endpoints. want has the members that identify it.
-func decodeUsage(body []byte) (b usageBody, want mesh.Usage, err error) {
-	if b, err = decode[usageBody](body); err == nil {
+func decodeUsage(body []byte) (b mesh.NewUsage, want mesh.Usage, err error) {
+	if b, err = decode[mesh.NewUsage](body); err == nil {
 		err = b.Complete()
 	}
 	if err != nil {
@@ -97,7 +91,7 @@ type Operations interface {
 	AllUsages(ctx context.Context, last int64) iter.Seq2[mesh.Usage, error]
 	// SameUsages returns the usages of the same service, prefix and network; those that are being released come last.
 	SameUsages(ctx context.Context, u mesh.Usage) ([]mesh.Usage, error)
-	Reserve(ctx context.Context, r mesh.Reservation, networkName string) (mesh.Usage, []msg.Phrase, error)
+	Reserve(ctx context.Context, want mesh.NewUsage) (mesh.Usage, []msg.Phrase, error)
 	SaveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error
 	KeepUsage(ctx context.Context, id string) error
 	ReleaseUsage(ctx context.Context, id string, force bool) (freed bool, version int64, err error)
@@ -216,31 +210,21 @@ func (a *Applier) saveUsage(ctx context.Context, body []byte) (Change, error) {
 	}
 	number := a.seen[want.Key()]
 	a.seen[want.Key()]++
-	if number < len(same) {
-		u := same[number]
-		c, err := a.changeUsage(ctx, b, u)
-		if err == nil && u.Status == mesh.Releasing {
-			return Did("POST usages", u.ID, a.KeepUsage(ctx, u.ID))
+	if number >= len(same) {
+		u, warnings, err := a.Reserve(ctx, b)
+		if err == nil {
+			a.warn(warnings)
 		}
-		return c, err
+		return Did("POST usages", u.ID, err)
 	}
-	var networkName string
-	if b.NetworkName != nil {
-		networkName = *b.NetworkName
+	u, c := same[number], unchanged
+	if _, differs := b.Over(u); differs {
+		c, err = Did("PATCH usages/{id}", u.ID, a.SaveUsage(ctx, u, b.UsageChange))
 	}
-	u, warnings, err := a.Reserve(ctx, b.Reservation, networkName)
-	if err == nil {
-		a.warn(warnings)
-		_, err = a.changeUsage(ctx, b, u)
+	if err == nil && u.Status == mesh.Releasing {
+		return Did("POST usages", u.ID, a.KeepUsage(ctx, u.ID))
 	}
-	return Did("POST usages", u.ID, err)
-}
-
-func (a *Applier) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (Change, error) {
-	if _, differs := b.Over(u); !differs {
-		return unchanged, nil
-	}
-	return Did("PATCH usages/{id}", u.ID, a.SaveUsage(ctx, u, b.UsageChange))
+	return c, err
 }
 
 // SameUsages returns the seqs of the stored usages that match a body; none where they are refused, which Save reports.

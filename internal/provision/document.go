@@ -138,7 +138,7 @@ var (
 	configurationForm = formOf[mesh.Configuration]()
 	serviceForm       = formOf[mesh.ServiceBody]("config", "id", "name")
 	configForm        = form{others: true, members: formOf[mesh.ServiceConfig]().members}
-	usageForm         = formOf[usageBody]()
+	usageForm         = formOf[mesh.NewUsage]()
 	// otherForms are the parts whose entries depend on no other entry.
 	otherForms = map[string]form{
 		Notifications: {required: []string{"id", "kind", "url"}, members: map[string]string{

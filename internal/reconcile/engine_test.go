@@ -29,8 +29,8 @@ func TestDescribe(t *testing.T) {
 	} {
 		got := Describe(test.err, Account{Secret: "s3cr3t"})
 		said, want := got.Detail.String(), test.want.Detail.String()
-		if strings.Contains(string(got.Detail), "s3cr3t") || got.Code != test.want.Code || !strings.Contains(want, "***") && said != want || got.transient() != test.transient {
-			t.Errorf("%s: %+v, transient %t", what, got, got.transient())
+		if strings.Contains(string(got.Detail), "s3cr3t") || got.Code != test.want.Code || !strings.Contains(want, "***") && said != want || transient(got) != test.transient {
+			t.Errorf("%s: %+v, transient %t", what, got, transient(got))
 		}
 	}
 }

@@ -276,7 +276,7 @@ func (e *Engine) judge(l *zoneLane, b *batch, now time.Time) {
 		l.blocked = now.Add(e.retry.Delay(l.fails, b.down))
 		failure, ok := errors.AsType[*provider.Error](b.down)
 		l.told = ok && failure.RetryAfter > 0
-		if !l.fault.transient() {
+		if !transient(l.fault) {
 			l.fails = max(l.fails, e.retry.Retries+1)
 			l.blocked = now.Add(e.retry.Delay(1, nil))
 		}

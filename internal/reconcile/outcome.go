@@ -34,16 +34,8 @@ const (
 	CodeWritesUsedUp     = "writes_used_up"       // a change by a node or a check waits in LaneLater, until the time in Detail
 )
 
-// Fault is the reason for a failure, a conflict or a warning: a code that has a text in
-// each language, and its details.
-type Fault struct {
-	Code   string   `json:"code,omitempty"`
-	Detail msg.Text `json:"detail,omitempty"`
-	Key    string   `json:"key,omitempty"` // of a provider's failure: Account.UsedBy of the account that met it
-}
-
-// In returns the fault in a language.
-func (f Fault) In(language msg.Language) string { return mesh.Fault(f).In(language) }
+// Fault is the reason for a failure, a conflict or a warning. Key is the Account.UsedBy of the account that met it.
+type Fault = mesh.Fault
 
 // Describe turns a failure that an account has met into a fault. It removes the account's
 // secret and unprintable octets from the provider's text, because every failure passes
@@ -65,7 +57,7 @@ func Describe(err error, account Account) Fault {
 
 // transient reports whether a retry may succeed. A wrong clock counts, because time
 // synchronisation may correct it.
-func (f Fault) transient() bool {
+func transient(f Fault) bool {
 	return f.Code == CodeDatabase || f.Code == CodeInterrupted || f.Code == string(provider.ClockSkew) || (&provider.Error{Kind: provider.Kind(f.Code)}).Transient()
 }
 

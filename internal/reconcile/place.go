@@ -398,7 +398,7 @@ func (p Place) failed(e Event, w Wish) (Place, Step) {
 		if e.Final {
 			return p, Look
 		}
-	case e.Final && (!w.Waited || !e.Fault.transient()):
+	case e.Final && (!w.Waited || !transient(e.Fault)):
 		p.State = Leftover
 	case p.State != Leftover && p.State != Withdrawn:
 		p.State = Withdrawing

@@ -100,7 +100,7 @@ func placeEvents(p Place, w Wish, m Mode) (all []Event) {
 	for _, kind := range []provider.Kind{provider.Network, provider.BadCredentials, provider.Conflict} {
 		for _, final := range []bool{false, true} {
 			f := Fault{Code: string(kind)}
-			all = append(all, Event{Kind: Failure, Fault: f, Final: final || !f.transient()})
+			all = append(all, Event{Kind: Failure, Fault: f, Final: final || !transient(f)})
 		}
 	}
 	all = append(all, Event{Kind: NoZone, Fault: Fault{Code: string(provider.ZoneNotFound)}}, Event{Kind: Intent, Value: w.Value})

@@ -68,7 +68,7 @@ func (b *batch) reaches(ctx context.Context, place, other Place) (bool, error) {
 		return oneAddress, nil
 	}
 	same, err := b.probe(ctx, b.conn, other)
-	if err != nil && !Describe(err, other.Account).transient() {
+	if err != nil && !transient(Describe(err, other.Account)) {
 		return oneAddress, nil
 	}
 	return same, err

@@ -57,7 +57,7 @@ func (v verdict) fail(o *Outcome) (back Due) {
 	if i.left != nil && i.place.ID == 0 { // the value keeps its old place until the new one is stored
 		i.place, i.left = r.Place, nil
 	}
-	final := !i.fault.transient() || v.givenUp || o.Attempts > v.retry.Retries
+	final := !transient(i.fault) || v.givenUp || o.Attempts > v.retry.Retries
 	e := Event{Kind: Failure, Fault: i.fault, Final: final}
 	if i.fault.Code == string(provider.ZoneNotFound) && !r.withdraws() {
 		e.Kind = NoZone

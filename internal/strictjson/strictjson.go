@@ -61,22 +61,23 @@ func Phrase(err error) msg.Phrase {
 // Decode reads body into the struct that v points to. It ignores members without a field; a null
 // member counts as absent.
 func Decode(body []byte, v any) error {
-	_, err := DecodeMembers(body, v)
+	_, err := DecodeMembers(body, v, false)
 	return err
 }
 
-// DecodeMembers is Decode, and returns the names of all members, also of unknown ones.
-func DecodeMembers(body []byte, v any) (names []string, err error) {
+// DecodeMembers is Decode, and returns the names of all members, also of unknown ones. With noNull it refuses a null member.
+func DecodeMembers(body []byte, v any, noNull bool) (names []string, err error) {
 	members, err := Object(body)
 	if err != nil {
 		return nil, err
 	}
 	err = EachField(v, func(name string, field any) error {
 		at := slices.IndexFunc(members, func(m Member) bool { return m.Name.Text == name })
-		if at < 0 || members[at].Value.Kind == KindNull {
+		null := at >= 0 && members[at].Value.Kind == KindNull
+		if at < 0 || null && !noNull {
 			return nil
 		}
-		if err := decode(body, members[at].Value, field); err != nil {
+		if decode(body, members[at].Value, field) != nil || null && reflect.ValueOf(field).Elem().IsZero() {
 			return &Error{Fault: WrongType, Field: name, Want: wanted(reflect.TypeOf(field).Elem())}
 		}
 		return nil

@@ -323,7 +323,7 @@ func send(w http.ResponseWriter, status int, text []byte) {
 	w.Write(text)
 }
 
-var notFound = Fail(msg.NotFound)
+var notFound = Fail(msg.NotFound, "")
 
 // Route passes a request to its handler in mux. It answers unknown paths and methods, and unclean
 // paths, in JSON, because the mux would answer in plain text or with a redirect.

@@ -34,12 +34,21 @@ func Decode(r *http.Request, into any) error {
 
 // DecodeMembers is Decode, and returns the names of all members, also of unknown ones.
 func DecodeMembers(r *http.Request, into any) (names []string, err error) {
+	return decode(r, into, false)
+}
+
+// DecodeChange is DecodeMembers for a change. It refuses null, because a client may expect that null deletes.
+func DecodeChange(r *http.Request, into any) (names []string, err error) {
+	return decode(r, into, true)
+}
+
+func decode(r *http.Request, into any, noNull bool) (names []string, err error) {
 	body, err := io.ReadAll(r.Body)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, TooLarge
 	}
 	if err == nil {
-		names, err = strictjson.DecodeMembers(body, into)
+		names, err = strictjson.DecodeMembers(body, into, noNull)
 	}
 	return names, unparsed(err)
 }
