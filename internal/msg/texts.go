@@ -165,6 +165,8 @@ const (
 	UsageReleased     ID = "usage_released"
 	UsageReleasing    ID = "usage_releasing"
 	UsageHeld         ID = "usage_held"
+	StateLeaving      ID = "state_leaving"
+	StateWithdrawn    ID = "state_withdrawn"
 	SyncDone          ID = "sync_done"
 	SyncPlanned       ID = "sync_planned"
 	LeftoverForgotten ID = "leftover_forgotten"
@@ -207,6 +209,7 @@ const (
 	Interrupted      ID = "interrupted"
 	SameOwner        ID = "same_owner_elsewhere"
 	Orphan           ID = "orphan"
+	OfAdoptedOwner   ID = "of_adopted_owner"
 	NotSearched      ID = "not_searched"
 	WritesUsedUp     ID = "writes_used_up"
 	Paused           ID = "paused"
@@ -273,6 +276,7 @@ const (
 	WarnNoDomain     ID = "warn_no_domain"
 	WarnNoConfig     ID = "warn_no_configuration"
 	WarnNameHeld     ID = "warn_name_held"
+	WarnProvisioned  ID = "warn_provisioned"
 	WarnFormat       ID = "warn_format"
 )
 
@@ -447,6 +451,8 @@ var texts = map[ID][2]string{
 	UsageCreated:      {"前缀预留成功", "the prefix is reserved"},
 	UsageChanged:      {"前缀预留已更新", "the usage is changed"},
 	UsageReleased:     {"前缀已释放", "the prefix is released"},
+	StateLeaving:      {"正在撤回：重复此调用，直到返回 200", "the withdrawal goes on: repeat the call until it answers 200"},
+	StateWithdrawn:    {"已全部撤回：没有前缀、服务、配置和记录；通知目标和辅助服务器保留", "everything is withdrawn: no usage, service, configuration or record is left; notification targets and secondaries stay"},
 	UsageHeld:         {"记录尚未撤回，前缀仍被占用：已暂停（配置中 enabled 为 false），启用后重试", "the record is not withdrawn yet and the prefix stays occupied: paused (enabled is false in the configuration), tried again once it is true"},
 	UsageReleasing:    {"记录尚未撤回，前缀仍被占用，将在下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
 	SyncDone:          {"同步成功", "synchronised"},
@@ -541,6 +547,7 @@ var texts = map[ID][2]string{
 	AddressUnknown:   {"公网地址未知，已沿用上次的地址；从未取得过的已跳过", "the public address is not known now: the last known one stays, one that was never known is left out"},
 	SameOwner:        {"记录反复被带有本机标识的程序改动：可能有数据库副本在别处运行", "somebody with this database's own mark keeps changing the record: a copy of the database may be in use elsewhere"},
 	Orphan:           {"带有本机标识但未登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
+	OfAdoptedOwner:   {"已接管的所有者在此处不需要的名称上的记录，本程序不会改动它", "a value of an adopted owner at a name that is not wanted here: nothing touches it, ?sweep=1 neither"},
 	NotSearched:      {"未能列出该区域，未检查其中是否有未登记的记录", "the zone could not be listed, so it was not searched for orphans"},
 	WritesUsedUp:     {"节点与检查每小时的写入次数有限，此更改将稍后写入", "nodes and checks may cause only so many writes, so the change is written later"},
 	Paused:           {"已暂停", "paused"},
@@ -574,6 +581,7 @@ var texts = map[ID][2]string{
 	WarnNoConfig:     {"尚未保存配置，保存之前不会发布", "no configuration is stored: nothing is published until there is one"},
 	WarnSharedDomain: {"域名 %s 也是服务 %q 的域名：同名的记录只属于先预留它的网络", "the domain %s is also the domain of service %q: a name below both belongs to the network that reserved it first"},
 	WarnFormat:       {"格式 %s 无法发布：%s", "format %s cannot be published: %s"},
+	WarnProvisioned:  {"程序启动或收到 SIGHUP 时，预置文件会重新添加其中的内容：请先清空文件或去掉 -provision", "the provisioning file adds its entries again at the next start or SIGHUP: empty it, or start without -provision"},
 	WarnNameHeld:     {"记录名 %s 属于先预留它的网络 %s，释放之前不会发布本次预留", "the name %s belongs to network %s, which reserved it first: nothing is published for this reservation until that one is released"},
 	WarnOwnHeld:      {"记录名 %s 属于网络 %s 的预留，释放之前不会发布全局配置自己的记录", "the name %s belongs to a reservation of network %s: the configuration's own record is not published until that one is released"},
 	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},

@@ -30,6 +30,7 @@ const (
 	CodeDatabase         = "database_down"        // the database failed
 	CodeInterrupted      = "interrupted"          // the work was interrupted, and is done later
 	CodeOrphan           = "orphan"               // the value is an orphan
+	CodeAdopted          = "of_adopted_owner"     // the value is an adopted owner's, at a name that is not wanted here
 	CodeNotSearched      = "not_searched"         // the zone was not searched for orphans
 	CodeWritesUsedUp     = "writes_used_up"       // a change by a node or a check waits in LaneLater, until the time in Detail
 )

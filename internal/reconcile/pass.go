@@ -359,7 +359,7 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	e.begin(func() {
 		found, err := e.findOrphans(ctx, sweep)
 		if err == nil && sweep && ctx.Err() == nil {
-			err = e.config.Database.AddLeftovers(ctx, found.orphans)
+			err = e.config.Database.AddLeftovers(ctx, slices.DeleteFunc(slices.Clone(found.orphans), func(p Place) bool { return p.Fault.Code == CodeAdopted }))
 		}
 		if ctx.Err() == nil {
 			e.news.database("search for orphans", "", err)

@@ -127,7 +127,11 @@ func (g goal) excluded(seen provider.RRset) error {
 	}
 	for _, v := range seen.Values {
 		if _, theirs := g.ours(v.Text()); theirs && g.want != "" {
-			return &provider.Error{Kind: provider.Conflict, Detail: msg.Say(strconv.Quote(v.Text()))}
+			owner, _ := mesh.Owner(v.Text())
+			if mesh.CheckOwner(owner) != nil {
+				return &provider.Error{Kind: provider.Conflict, Detail: msg.Say(strconv.Quote(v.Text()))}
+			}
+			return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf(`%q, of owner %s: if that was this appliance before a reset, POST /api/v1/ddns/adopt {"owner":"%[2]s"}`, v.Text(), owner)}
 		}
 	}
 	for _, v := range seen.Off {

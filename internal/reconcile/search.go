@@ -33,7 +33,7 @@ const searchPatience = 10 * time.Second
 
 // search is the result of a search for orphans.
 type search struct {
-	orphans []Place
+	orphans []Place // and the values of adopted owners, with CodeAdopted
 	undone  []unsearched
 }
 
@@ -67,9 +67,13 @@ func (s search) outcomes() (all []Outcome) {
 	for _, place := range s.orphans {
 		if at := [3]string{place.Name, place.Zone, place.Standing}; !seen[at] {
 			seen[at] = true
+			action := ActionOrphan
+			if place.Fault.Code == CodeAdopted {
+				action = ActionSkipped
+			}
 			all = append(all, Outcome{
 				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: mesh.Network(place.Standing),
-				Action: ActionOrphan, Value: place.Standing, Fault: Fault{Code: CodeOrphan},
+				Action: action, Value: place.Standing, Fault: cmp.Or(place.Fault, Fault{Code: CodeOrphan}),
 			})
 		}
 	}
@@ -249,7 +253,7 @@ func (e *Engine) orphansOf(ctx context.Context, conn *connection, z Zone) (all [
 	return nil, errNotListed
 }
 
-// strangers returns a place for each name among the sets that has a value of ours, if the
+// strangers returns a place for each owner, ours or an adopted one, of a value at a name among the sets, if the
 // value is not wanted there and no place knows it.
 func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider.RRset) (all []Place, err error) {
 	state, err := e.config.Database.State(ctx, nil)
@@ -259,7 +263,7 @@ func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider
 	values := map[string][]string{}
 	for name, set := range sets {
 		for _, v := range set.Values {
-			if o, mesh := mesh.Owner(v.Text()); mesh && o == state.Owner {
+			if o, mesh := mesh.Owner(v.Text()); mesh && (o == state.Owner || slices.Contains(state.Adopted, o)) {
 				values[strings.ToLower(name)] = append(values[strings.ToLower(name)], v.Text())
 			}
 		}
@@ -274,12 +278,22 @@ func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider
 		}
 		for _, t := range Desired(state, e.config.Addresses()) {
 			values[t.Name.Name] = slices.DeleteFunc(values[t.Name.Name], func(v string) bool {
-				return slices.ContainsFunc(t.Records, func(r Record) bool { return r.Want == v })
+				owner, _ := mesh.Owner(v)
+				return slices.ContainsFunc(t.Records, func(r Record) bool { return r.Want == v || r.Want != "" && owner != state.Owner })
 			})
 		}
 		for _, name := range unknown {
-			if len(values[name]) > 0 {
-				all = append(all, Place{Name: name, Account: z.Account, Zone: z.Apex, ZoneID: z.ID, State: Leftover, Standing: values[name][0]})
+			told := map[string]bool{}
+			for _, v := range values[name] {
+				p := Place{Name: name, Account: z.Account, Zone: z.Apex, ZoneID: z.ID, State: Leftover, Standing: v}
+				owner, _ := mesh.Owner(v)
+				if owner != state.Owner {
+					p.Fault.Code = CodeAdopted
+				}
+				if !told[owner] {
+					all = append(all, p)
+				}
+				told[owner] = true
 			}
 		}
 	}
