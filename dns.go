@@ -183,6 +183,16 @@ type operations struct {
 	leases    *lease.Table
 
 	secondaries *secondary.Notifier
+	provisioned bool // by a file, which adds its entries again
+}
+
+// configured returns the stored configuration, the zero one if there is none.
+func (o *operations) configured(ctx context.Context) (mesh.Configuration, error) {
+	c, err := o.store.Configuration(ctx)
+	if errors.Is(err, errNoConfiguration) {
+		err = nil
+	}
+	return c, err
 }
 
 // unmasked returns a configuration with the stored secret in place of the mask.
@@ -190,8 +200,8 @@ func (o *operations) unmasked(ctx context.Context, c mesh.Configuration) (mesh.C
 	if !c.Masked() {
 		return c, nil
 	}
-	stored, err := o.store.Configuration(ctx)
-	if err != nil && !errors.Is(err, errNoConfiguration) {
+	stored, err := o.configured(ctx)
+	if err != nil {
 		return c, err
 	}
 	c, ok := c.Unmasked(stored)
@@ -209,11 +219,8 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 	if err := o.store.PutConfiguration(ctx, c, c.Masked()); err != nil {
 		return nil, err
 	}
-	stored, err := o.store.Configuration(ctx)
-	if errors.Is(err, errNoConfiguration) { // deleted since
-		return nil, nil
-	}
-	if err != nil {
+	stored, err := o.configured(ctx)
+	if err != nil || stored.Provider == "" { // deleted since
 		return nil, err
 	}
 	warnings := o.configurationWarnings(stored, members)
@@ -265,10 +272,7 @@ func (o *operations) registerService(ctx context.Context, v mesh.Service, member
 		}
 		v.ID = id
 	}
-	if err := v.Check(); err != nil {
-		return mesh.Service{}, nil, err
-	}
-	if err := v.CheckNew(); err != nil {
+	if err := cmp.Or(v.Check(), v.CheckNew()); err != nil {
 		return mesh.Service{}, nil, err
 	}
 	if err := o.store.CreateService(ctx, v); err != nil {

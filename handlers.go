@@ -10,6 +10,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -104,10 +105,10 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/usages/{id}/events", a.Stream(log.Usage))
 	mux.HandleFunc("GET /api/v1/ddns/events", log.Events)
 
-	mux.Handle("POST /api/v1/ddns/services", handle(s.createService))
+	mux.Handle("POST /api/v1/ddns/services", handle(saveService(s.ops.registerService)))
 	mux.Handle("GET /api/v1/ddns/services", a.Stream(s.services))
 	mux.Handle("GET /api/v1/ddns/services/{id}", handle(s.service))
-	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(s.putService))
+	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(saveService(s.ops.replaceService)))
 	mux.Handle("DELETE /api/v1/ddns/services/{id}", handle(s.deleteService))
 
 	mux.Handle("GET /api/v1/ddns/notifications", handle(s.ops.store.targets.List))
@@ -122,6 +123,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("DELETE /api/v1/ddns/secondaries/{id}", handle(s.ops.store.secondaries.Remove))
 
 	mux.Handle("GET /api/v1/ddns/state", a.Pieces(s.state))
+	mux.Handle("DELETE /api/v1/ddns/state", handle(s.withdrawState, "dry_run"))
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
 	mux.Handle("GET /healthz", handle(s.health))
 	mux.Handle("OPTIONS /{$}", handle(s.health)) // what HAProxy asks for by default
@@ -144,11 +146,8 @@ func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal web.Denial
 }
 
 func (s *server) configuration(r *http.Request) (web.Reply, error) {
-	c, err := s.ops.store.Configuration(r.Context())
-	if err != nil && !errors.Is(err, errNoConfiguration) {
-		return web.Reply{}, err
-	}
-	return web.Reply{Data: answers.NewConfiguration(c, web.Language(r))}, nil
+	c, err := s.ops.configured(r.Context())
+	return web.Reply{Data: answers.NewConfiguration(c, web.Language(r))}, err
 }
 
 func (s *server) putConfiguration(r *http.Request) (web.Reply, error) {
@@ -269,8 +268,9 @@ func (s *server) lastReport(r *http.Request) (web.Reply, error) {
 
 // leftovers lists them: a page when a limit is given, else all of them, streamed.
 func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
-	limit, after, err := pageOf(r)
-	if err != nil {
+	query, err := web.ParseQuery(r)
+	limit, after, fault := web.PageQuery(query)
+	if err := cmp.Or(err, fault); err != nil {
 		return web.Refused(err)
 	}
 	page := func(after int64, size int) ([]reconcile.StoredPlace, error) {
@@ -280,15 +280,6 @@ func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
 		due, err := s.ops.store.ledger.NameDue(r.Context(), p.Place.Name)
 		return p.Place.ID, answers.NewLeftover(p.Place, p.Since, due, web.Language(r)), err
 	})
-}
-
-// pageOf reads the limit and the cursor of a listing.
-func pageOf(r *http.Request) (limit int, after int64, err error) {
-	query, err := web.ParseQuery(r)
-	if err != nil {
-		return 0, 0, err
-	}
-	return web.PageQuery(query)
 }
 
 func (s *server) forgetLeftover(r *http.Request) (web.Reply, error) {
@@ -389,10 +380,7 @@ func (s *server) checkPrefix(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	answer := web.Reply{Data: struct {
-		Count    int64 `json:"count"`
-		Occupied bool  `json:"occupied"`
-	}{count, count > 0}}
+	answer := web.Reply{Data: map[string]any{"count": count, "occupied": count > 0}}
 	if count == 0 {
 		answer.Message = mesh.PrefixFault(query.Get("prefix"))
 	}
@@ -429,15 +417,6 @@ func (s *server) page(r *http.Request, f usageFilter, limit int) (listed answers
 	return s.ops.store.Listing(r.Context(), f, limit, func(f mesh.Fault) string { return f.In(language) })
 }
 
-// choices joins the words that a client may choose from.
-func choices[W ~string](words []W) string {
-	var all []string
-	for _, word := range words {
-		all = append(all, string(word))
-	}
-	return strings.Join(all, " | ")
-}
-
 func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	query, err := web.ParseQuery(r)
 	if err != nil {
@@ -445,7 +424,7 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	}
 	filter = usageFilter{serviceID: query.Get("service_id"), state: reconcile.PlaceState(query.Get("state"))}
 	if filter.state != "" && !slices.Contains(reconcile.UsageStates, filter.state) {
-		return filter, 0, web.Fail(msg.QueryInvalid, "state", choices(reconcile.UsageStates))
+		return filter, 0, web.Fail(msg.QueryInvalid, "state", strings.ReplaceAll(strings.Trim(fmt.Sprint(reconcile.UsageStates), "[]"), " ", " | "))
 	}
 	if text := query.Get("network_id"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
@@ -516,49 +495,36 @@ func (s *server) releaseUsage(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	if !freed {
-		settings, _ := s.ops.store.ledger.Settings(context.WithoutCancel(r.Context())) // the release stands, whether they are read or not
-		answer := map[string]mesh.BindingStatus{"status": mesh.Releasing}
-		reply := web.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: answer}
-		if settings.Configured && !settings.Enabled {
-			reply.Message = msg.UsageHeld
+	if freed {
+		answer := web.Reply{Message: msg.UsageReleased}
+		if waits {
+			answer.Data = map[string]string{"status": "released"}
 		}
-		return reply, nil
+		return answer, nil
 	}
-	answer := web.Reply{Message: msg.UsageReleased}
-	if waits {
-		answer.Data = map[string]string{"status": "released"}
+	answer := web.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: map[string]mesh.BindingStatus{"status": mesh.Releasing}}
+	settings, _ := s.ops.store.ledger.Settings(context.WithoutCancel(r.Context())) // the release stands, whether they are read or not
+	if settings.Configured && !settings.Enabled {
+		answer.Message = msg.UsageHeld
 	}
 	return answer, nil
 }
 
-func (s *server) createService(r *http.Request) (web.Reply, error) {
-	var body mesh.ServiceBody
-	members, err := web.DecodeMembers(r, &body)
-	if err != nil {
-		return web.Reply{}, err
+// saveService returns the handler that stores a service by an operation.
+func saveService(save func(context.Context, mesh.Service, []string) (mesh.Service, []msg.Phrase, error)) func(*http.Request) (web.Reply, error) {
+	return func(r *http.Request) (web.Reply, error) {
+		var body mesh.ServiceBody
+		members, err := web.DecodeMembers(r, &body)
+		if err != nil {
+			return web.Reply{}, err
+		}
+		body.ID = cmp.Or(r.PathValue("id"), body.ID)
+		v, warnings, err := save(r.Context(), body.Service(), members)
+		return web.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
+			answers.Service
+			Warnings []string `json:"warnings,omitempty"`
+		}{answers.NewService(v), msg.Texts(warnings, web.Language(r))}}, err
 	}
-	v, warnings, err := s.ops.registerService(r.Context(), body.Service(), members)
-	return serviceReply(r, v, warnings), err
-}
-
-func (s *server) putService(r *http.Request) (web.Reply, error) {
-	var body mesh.ServiceBody
-	members, err := web.DecodeMembers(r, &body)
-	if err != nil {
-		return web.Reply{}, err
-	}
-	body.ID = r.PathValue("id")
-	v, warnings, err := s.ops.replaceService(r.Context(), body.Service(), members)
-	return serviceReply(r, v, warnings), err
-}
-
-// serviceReply answers with a stored service.
-func serviceReply(r *http.Request, v mesh.Service, warnings []msg.Phrase) web.Reply {
-	return web.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
-		answers.Service
-		Warnings []string `json:"warnings,omitempty"`
-	}{answers.NewService(v), msg.Texts(warnings, web.Language(r))}}
 }
 
 // metService is a service, and how its zone was met last.
@@ -570,10 +536,7 @@ type metService struct {
 // metBy returns a function that adds the state of its zone to a service. The zone is that of the
 // service's own account, else of the configuration's.
 func (s *server) metBy(r *http.Request) (func(mesh.Service) metService, error) {
-	c, err := s.ops.store.Configuration(r.Context())
-	if errors.Is(err, errNoConfiguration) {
-		err = nil
-	}
+	c, err := s.ops.configured(r.Context())
 	return func(v mesh.Service) metService {
 		state, known := s.ops.engine.Zone(v.AccountOf(c), v.Zone)
 		return metService{answers.NewService(v), answers.NewZone(state, known, web.Language(r))}
@@ -611,6 +574,28 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 		}
 		source.Pieces()(yield)
 	}
+}
+
+// withdrawState withdraws everything, or with dry_run tells what that is. What is left decides the status.
+func (s *server) withdrawState(r *http.Request) (web.Reply, error) {
+	flag, err := web.Flags(r, "dry_run")
+	if err == nil && !flag["dry_run"] {
+		err = s.ops.withdrawAll(r.Context(), time.Now().Add(releaseTime))
+	}
+	if err != nil {
+		return web.Reply{}, err
+	}
+	left, done, err := s.ops.left(r.Context())
+	if s.ops.provisioned {
+		left["warnings"] = []string{msg.WarnProvisioned.In(web.Language(r))}
+	}
+	switch {
+	case flag["dry_run"]:
+		return web.Reply{Message: msg.SyncPlanned, Data: left}, err
+	case done:
+		return web.Reply{Message: msg.StateWithdrawn, Data: left}, err
+	}
+	return web.Reply{Status: http.StatusAccepted, Message: msg.StateLeaving, Data: left}, err
 }
 
 // backup sends a consistent copy of the live database, one at a time. A HEAD request gets the headers without

@@ -262,7 +262,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	if p.front, err = listenHTTP(c, sockets.HTTP, log); err != nil {
 		return nil, err
 	}
-	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries}
+	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, provisioned: c.Provision != ""}
 	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
 		p.nodes.WriteMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
 	p.files = &provision.Files{
@@ -360,13 +360,7 @@ func (o *operations) shown() page.Source {
 	return page.Source{
 		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
 		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Zones: store.ledger.ServiceZones, Prefixed: store.ledger.Prefixed, Leftovers: store.ledger.Leftovers,
-		Configuration: func(ctx context.Context) (mesh.Configuration, error) {
-			c, err := store.Configuration(ctx)
-			if errors.Is(err, errNoConfiguration) {
-				return mesh.Configuration{}, nil
-			}
-			return c, err
-		},
+		Configuration: o.configured,
 		InState: func(ctx context.Context, state reconcile.PlaceState, limit int) ([]mesh.Usage, error) {
 			return store.Usages(ctx, usageFilter{state: state}, limit)
 		},

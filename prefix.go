@@ -8,6 +8,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"meshddns/internal/answers"
 	"meshddns/internal/events"
@@ -220,6 +221,61 @@ func (o *operations) releaseAndWait(ctx context.Context, id string, force bool, 
 	}
 	_, err = o.store.Usage(context.WithoutCancel(ctx), id)
 	return errors.Is(err, errNoUsage), nil // what cannot be read is not known to be free
+}
+
+// withdrawAll releases all usages, a page in a transaction, and deletes the services without usages and the configuration.
+// What it has not done by the end is done by the next call, which also tries again what waits for a pass.
+func (o *operations) withdrawAll(ctx context.Context, end time.Time) error {
+	for behind := int64(0); ; {
+		page, err := o.store.Usages(ctx, usageFilter{after: behind}, usagePage)
+		if err != nil || time.Now().After(end) {
+			return err
+		}
+		if len(page) == 0 {
+			break
+		}
+		behind = page[len(page)-1].Seq
+		if err := o.store.db.Tx(ctx, func(ctx context.Context, _ *sql.Tx) error { return o.releaseAll(ctx, page) }); err != nil {
+			return err
+		}
+	}
+	for v, err := range o.store.AllServices(ctx) {
+		if err == nil && v.UsageCount == 0 {
+			err = o.store.DeleteService(ctx, v.ID)
+		}
+		if err != nil && !errors.Is(err, errServiceInUse) && !errors.Is(err, errNoService) || time.Now().After(end) {
+			return err
+		}
+	}
+	if _, err := o.store.DeleteConfiguration(ctx); !errors.Is(err, errNoConfiguration) {
+		return err
+	}
+	return nil
+}
+
+// releaseAll releases usages, except those whose withdrawal has a time.
+func (o *operations) releaseAll(ctx context.Context, usages []mesh.Usage) error {
+	for _, u := range usages {
+		due, err := o.store.ledger.NameDue(ctx, u.Name)
+		if err == nil && (u.Status != mesh.Releasing || due.IsZero()) {
+			_, _, err = o.store.ReleaseUsage(ctx, u.ID, false)
+		}
+		if err != nil && !errors.Is(err, errNoUsage) {
+			return err
+		}
+	}
+	return nil
+}
+
+// left returns the numbers of what withdrawAll has not taken away, and of the names whose values may stand. done reports
+// whether there is nothing of that.
+func (o *operations) left(ctx context.Context) (left map[string]any, done bool, err error) {
+	totals, err := o.store.ledger.Totals(ctx)
+	names, unread := o.store.ledger.CountNames(ctx)
+	c, unknown := o.configured(ctx)
+	configured := c.Provider != ""
+	left = map[string]any{"usages": totals["usages"], "services": totals["services"], "leases": totals["leases"], "names": names, "configuration": configured}
+	return left, names == 0 && totals["services"] == 0 && !configured, cmp.Or(err, unread, unknown)
 }
 
 // failureOf returns the failure that a client gets for an error.

@@ -46,15 +46,21 @@ func (g *Ledger) State(ctx context.Context, names []string) (reconcile.State, er
 
 // OwnState returns the state of the configuration's own record, "" without a configuration.
 func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
-	c, err := selectConfigured(ctx, g.config.Reader)
-	if err != nil || c == nil {
-		return "", err
-	}
-	state, err := g.State(ctx, []string{c.RecordName()})
-	if err != nil {
+	_, state, err := g.own(ctx)
+	if err != nil || len(state.Names) == 0 {
 		return "", err
 	}
 	return reconcile.OwnState(state, g.config.Addresses()), nil
+}
+
+// own reads what is stored about the name of the configuration's own record, no name without a configuration.
+func (g *Ledger) own(ctx context.Context) (name string, state reconcile.State, err error) {
+	c, err := selectConfigured(ctx, g.config.Reader)
+	if err != nil || c == nil {
+		return "", state, err
+	}
+	state, err = g.State(ctx, []string{c.RecordName()})
+	return c.RecordName(), state, err
 }
 
 // Formats reads the records of a network at a name, in all its formats; none if another network
@@ -105,15 +111,14 @@ func (g *Ledger) Totals(ctx context.Context) (map[string]uint64, error) {
 	for _, state := range reconcile.UsageStates {
 		totals["usages"] += totals[string(state)]
 	}
-	own, unread := g.OwnState(ctx)
-	if own != "" {
-		totals[string(own)]++
+	_, own, unread := g.own(ctx)
+	if len(own.Names) > 0 {
+		totals[string(reconcile.OwnState(own, g.config.Addresses()))]++
 	}
-	c, unknown := selectConfigured(ctx, g.config.Reader)
-	if c != nil && c.Paused().Code != "" {
+	if own.Paused.Code != "" {
 		totals["paused"] = 1
 	}
-	return totals, errors.Join(err, unread, unknown)
+	return totals, errors.Join(err, unread)
 }
 
 // StateIn is State with a caller's transaction.
@@ -181,15 +186,11 @@ func (g *Ledger) rival(ctx context.Context, q sqlite.Queryer, names []reconcile.
 
 // OwnRival returns the name of the configuration's own record, and the network that has it, "" for none.
 func (g *Ledger) OwnRival(ctx context.Context) (name, network string, err error) {
-	c, err := selectConfigured(ctx, g.config.Reader)
-	if err != nil || c == nil {
+	name, state, err := g.own(ctx)
+	if err != nil || name == "" {
 		return "", "", err
 	}
-	state, err := g.State(ctx, []string{c.RecordName()})
-	if err != nil {
-		return "", "", err
-	}
-	return c.RecordName(), reconcile.Rival(state), nil
+	return name, reconcile.Rival(state), nil
 }
 
 // loader reads the parts of a State.

@@ -134,7 +134,7 @@ func (v Service) Check() error {
 	if config.Domain != "" && dns.NameFault(dns.Parse(config.Domain)) != "" {
 		return msg.Refuse(msg.ServiceDomainInvalid, config.Domain, LabelFault(config.Domain))
 	}
-	options := OptionsChange{Formats: config.Formats, Check: config.Check}
+	options := UsageChange{Formats: config.Formats, Check: config.Check}
 	return cmp.Or(options.Normalize(), Usage{Endpoints: config.Endpoints}.CheckEndpoints())
 }
 

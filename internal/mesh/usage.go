@@ -147,16 +147,8 @@ func (o Options) Equal(p Options) bool {
 	return slices.Equal(o.Formats, p.Formats) && bytes.Equal(o.Check, p.Check) && o.PeerID == p.PeerID
 }
 
-// OptionsChange are the options of a usage as clients write them; nil keeps the stored one. "formats": [] and
-// "check": {} return to what the service has.
-type OptionsChange struct {
-	Formats []string        `json:"formats"`
-	Check   json.RawMessage `json:"check"`
-	PeerID  *string         `json:"peer_id"`
-}
-
 // Normalize brings the options into their normal form, or returns the refusal of the first one that is not valid.
-func (c *OptionsChange) Normalize() error {
+func (c *UsageChange) Normalize() error {
 	if c.PeerID != nil && *c.PeerID != "" && !IsPeerID(*c.PeerID) {
 		return msg.Refuse(msg.PeerIDInvalid)
 	}
@@ -177,26 +169,15 @@ func (c *OptionsChange) Normalize() error {
 	return nil
 }
 
-// Over returns the options after the change.
-func (c OptionsChange) Over(stored Options) Options {
-	if c.Formats != nil {
-		stored.Formats = c.Formats
-	}
-	if c.Check != nil {
-		stored.Check = c.Check
-	}
-	if c.PeerID != nil {
-		stored.PeerID = *c.PeerID
-	}
-	return stored
-}
-
-// UsageChange is the members of a usage that a client changes; nil keeps the stored value.
+// UsageChange is the members of a usage that a client changes; nil keeps the stored value. "formats": [] and "check": {}
+// return to what the service has.
 type UsageChange struct {
-	Endpoints   []string `json:"txt_endpoints"`
-	Description *string  `json:"description"`
-	NetworkName *string  `json:"network_name"` // for the description, where none is given
-	OptionsChange
+	Endpoints   []string        `json:"txt_endpoints"`
+	Description *string         `json:"description"`
+	NetworkName *string         `json:"network_name"` // for the description, where none is given
+	Formats     []string        `json:"formats"`
+	Check       json.RawMessage `json:"check"`
+	PeerID      *string         `json:"peer_id"`
 }
 
 // Over returns a usage after the change, and reports whether it differs.
@@ -211,6 +192,14 @@ func (c UsageChange) Over(u Usage) (changed Usage, differs bool) {
 	case c.NetworkName != nil:
 		changed.Description = Describe(*c.NetworkName)
 	}
-	changed.Options = c.OptionsChange.Over(u.Options)
+	if c.Formats != nil {
+		changed.Options.Formats = c.Formats
+	}
+	if c.Check != nil {
+		changed.Options.Check = c.Check
+	}
+	if c.PeerID != nil {
+		changed.Options.PeerID = *c.PeerID
+	}
 	return changed, changed.Description != u.Description || !slices.Equal(changed.Endpoints, u.Endpoints) || !changed.Options.Equal(u.Options)
 }

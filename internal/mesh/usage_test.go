@@ -10,8 +10,8 @@ import (
 
 // TestOptions: each option can be changed, the others stay, and a usage whose option differs is another one.
 func TestOptions(t *testing.T) {
-	if names := strictjson.Fields(Options{}); !slices.Equal(names, strictjson.Fields(OptionsChange{})) {
-		t.Fatalf("the options are %q, and their changes %q", names, strictjson.Fields(OptionsChange{}))
+	if names, changes := strictjson.Fields(Options{}), strictjson.Fields(UsageChange{}); !slices.Equal(names, changes[len(changes)-len(names):]) {
+		t.Fatalf("the options are %q, and the changes %q", names, changes)
 	}
 	var stored Usage
 	for i := range reflect.TypeFor[Options]().NumField() {
@@ -25,14 +25,14 @@ func TestOptions(t *testing.T) {
 	if c, differs := (UsageChange{}).Over(stored); differs || !reflect.DeepEqual(c, stored) {
 		t.Errorf("an empty change: %+v", c)
 	}
-	for i, field := range reflect.VisibleFields(reflect.TypeFor[OptionsChange]()) {
+	for i, field := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
 		var c UsageChange
-		into := reflect.ValueOf(&c.OptionsChange).Elem().Field(i)
+		into := reflect.ValueOf(&c).Elem().FieldByName(field.Name)
 		switch into.Interface().(type) {
 		case *string:
 			into.Set(reflect.ValueOf(new(string)))
 		default:
-			into.Set(reflect.MakeSlice(field.Type, 0, 0))
+			into.Set(reflect.MakeSlice(into.Type(), 0, 0))
 		}
 		changed, differs := c.Over(stored)
 		if reflect.ValueOf(stored.Options).Field(i).IsZero() || !differs || reflect.ValueOf(changed.Options).Field(i).Len() != 0 {

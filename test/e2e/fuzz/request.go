@@ -122,7 +122,7 @@ const most = 20
 // rare says how many of a hundred requests are not made.
 var rare = map[string]int{
 	"POST /api/v1/ddns/test": 80, "POST /api/v1/ddns/sync": 80, "POST /api/v1/ddns/adopt": 70, "GET /api/v1/ddns/backup": 93,
-	"GET /api/v1/ddns/openapi.json": 90, "GET /api/v1/ddns/state": 80, "GET /metrics": 80, "GET /api/v1/ddns/services": 60, "GET /api/v1/ddns/usages/available": 60,
+	"GET /api/v1/ddns/openapi.json": 90, "GET /api/v1/ddns/state": 80, "DELETE /api/v1/ddns/state": 97, "GET /metrics": 80, "GET /api/v1/ddns/services": 60, "GET /api/v1/ddns/usages/available": 60,
 }
 
 // path fills in what is in braces.
