@@ -48,8 +48,11 @@ func source(family hostaddr.Family, at func(*Settings) *hostaddr.Source) func(*S
 // addresses reads addresses to listen on, host:port.
 func addresses(form string, at func(*Settings) *[]string) func(*Settings, []string) error {
 	return func(s *Settings, texts []string) error {
-		*at(s) = texts
-		return eachOnce(texts, func(text string) error { return checkHostPort(text, form) })
+		err := eachOnce(texts, func(text string) error { return checkHostPort(text, form) })
+		if err == nil {
+			*at(s) = texts
+		}
+		return err
 	}
 }
 
@@ -97,8 +100,8 @@ var options = []option{
 		usage: "language of texts for requests without Accept-Language: zh or en"},
 	{name: "log-format", value: "format", preset: "text", read: one((*Settings).readLogFormat),
 		usage: "format of the log: text or json"},
-	{name: "check", read: toggle(func(s *Settings) *bool { return &s.Check }),
-		usage: "report every mistake in the flags and in the provisioning file, and exit; open and change nothing"},
+	{name: "check", read: one((*Settings).readCheck),
+		usage: "report every mistake in the flags and in the provisioning file, and what the program would warn of, and exit; open and change nothing; with -check=strict a warning is a mistake"},
 	{name: "version", read: toggle(func(s *Settings) *bool { return &s.Version }),
 		usage: "print the version and exit"},
 	{name: "help", read: toggle(func(s *Settings) *bool { return &s.Help }),
@@ -123,7 +126,7 @@ func WriteHelp(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprint(w, `
-Each flag can also be set in the environment: -dns-listen is `+variable("dns-listen")+`.
+Each flag with a value can also be set in the environment: -dns-listen is `+variable("dns-listen")+`.
 A flag overrides the environment. An empty variable counts as not set. A repeatable flag also takes several
 values separated by commas. Of any other flag that is given twice, the last value counts.
 `)

@@ -36,6 +36,7 @@ type Settings struct {
 	LogFormat    string         // "text" or "json"
 	Provision    string         // a file or a folder, "" for none
 	Check        bool           // only report mistakes
+	Strict       bool           // with Check a warning is a mistake
 	Version      bool           // only print the version
 	Help         bool           // only print Usage
 
@@ -107,6 +108,26 @@ func (s *Settings) Unused(tcp, dns, node bool) (origins []string) {
 	return origins
 }
 
+// Unheard is Unused for the listeners of the settings alone.
+func (s *Settings) Unheard() (origins []string) {
+	tcp := slices.ContainsFunc(s.Listen, func(address string) bool { return !isUnix(address) })
+	return s.Unused(tcp, len(s.DNS.Addresses) > 0, len(s.NodeListen) > 0)
+}
+
+// Refused returns errors for what a start refuses only when it binds the addresses.
+func (s *Settings) Refused() error {
+	var faults []error
+	if slices.ContainsFunc(s.Listen, isUnix) {
+		_, err := web.GroupID(s.SocketGroup)
+		faults = append(faults, err)
+	}
+	all := slices.Concat(s.Listen, s.DNS.Addresses, s.NodeListen)
+	if err := eachOnce(all, func(string) error { return nil }); err != nil {
+		faults = append(faults, prefixed("-listen, -dns-listen, -node-listen", err))
+	}
+	return errors.Join(faults...)
+}
+
 // said has the values of an option and their origin.
 type said struct {
 	values []string
@@ -170,24 +191,31 @@ func Lookup(environ []string, name string) string {
 	return ""
 }
 
-// environment reads the variables. An empty variable counts as not set. An unknown one that resembles
-// a setting is an error, because it is probably misspelled. It returns the names of the others: a
-// container engine sets MESHDDNS_PORT and more for a service named meshddns.
+// engineWords are words in the names of the variables that a container engine sets for a service, such as
+// MESHDDNS_DB_PORT_5432_TCP for meshddns-db. No setting has one.
+var engineWords = []string{"PORT", "SERVICE", "NAME", "ENV"}
+
+// environment reads the variables of the flags that have a value. An empty variable counts as not set. An unknown one that
+// resembles a setting is an error, because it is probably misspelled, unless a container engine may have set it. It returns
+// the names of the others.
 func (c collector) environment(environ []string) (unknown []string, faults []error) {
 	known := map[string]bool{}
 	for _, o := range options {
-		name := variable(o.name)
-		known[name] = true
-		if value := Lookup(environ, name); value != "" {
-			c.set(o, name, value)
+		if name := variable(o.name); o.value != "" {
+			known[name] = true
+			if value := Lookup(environ, name); value != "" {
+				c.set(o, name, value)
+			}
 		}
 	}
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, envPrefix) || known[name] {
+		suffix, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || known[name] {
 			continue
 		}
-		if meant, ok := nearest(name[len(envPrefix):]); ok {
+		engines := slices.ContainsFunc(strings.Split(suffix, "_"), func(word string) bool { return slices.Contains(engineWords, word) })
+		if meant, ok := nearest(suffix); ok && known[variable(meant)] && !engines {
 			faults = append(faults, fmt.Errorf("%s: unknown setting: the nearest is %s", name, variable(meant)))
 		} else {
 			unknown = append(unknown, name)

@@ -57,7 +57,9 @@ func TestBothWays(t *testing.T) {
 			flags = append(flags, "--"+g[0])
 		}
 		inline = append(inline, "-"+g[0]+"="+g[1])
-		environ = append(environ, variable(g[0])+"="+g[1])
+		if options[slices.IndexFunc(options, func(o option) bool { return o.name == g[0] })].value != "" {
+			environ = append(environ, variable(g[0])+"="+g[1])
+		}
 		named = append(named, g[0])
 	}
 	for _, o := range options {
@@ -69,6 +71,10 @@ func TestBothWays(t *testing.T) {
 	for name, c := range map[string]struct{ args, environ []string }{
 		"flags": {flags, nil}, "inline": {inline, nil}, "environment": {nil, environ}, "both": {flags, other},
 	} {
+		want := want
+		if name == "environment" {
+			want = strings.Replace(want, "true true true\n", "false false false\n", 1)
+		}
 		if s, err := Read(c.args, c.environ); err != nil || say(s) != want {
 			t.Errorf("%s: %v\n got %s\nwant %s", name, err, say(s), want)
 		}
@@ -186,7 +192,7 @@ func wantFaults(t *testing.T, cases [][3]string) {
 		if want := "-" + c[0] + ": " + c[2]; err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
-		if c[1] == "" || strings.HasSuffix(c[2], "-token-file is required") {
+		if c[1] == "" || c[0] == "version" || strings.HasSuffix(c[2], "-token-file is required") {
 			continue
 		}
 		_, err = Read(nil, []string{variable(c[0]) + "=" + c[1]})
@@ -226,15 +232,34 @@ func TestUnknownVariable(t *testing.T) {
 	}
 }
 
-// A container engine sets these variables for a service of the name. None is a mistake.
+// A container engine sets these variables for a service whose name begins with meshddns, also where that resembles a setting.
+// None is a mistake, and none is a setting.
 func TestServiceLinks(t *testing.T) {
-	for _, service := range []string{"", "_DNS", "_NODE", "_API"} {
+	for _, service := range []string{"", "_DNS", "_NODE", "_API", "_DB", "_LISTEN", "_ALLOW", "_TOKEN", "_CHECK", "_DNS_HOST", "_1"} {
 		for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "SERVICE_PORT_DNS", "SERVICE_PORT_NODE", "PORT", "PORT_53_UDP", "PORT_8053_TCP",
-			"PORT_8053_TCP_PROTO", "PORT_8053_TCP_PORT", "PORT_8053_TCP_ADDR", "NAME", "ENV_PATH"} {
+			"PORT_8053_TCP_PROTO", "PORT_8053_TCP_PORT", "PORT_8053_TCP_ADDR", "PORT_5432_TCP_ADDR", "NAME", "ENV_PATH", "ENV_TOKEN_FIL"} {
 			name = "MESHDDNS" + service + "_" + name
 			if s, err := Read(nil, []string{name + "=tcp://10.96.0.7:8053"}); err != nil || !slices.Equal(s.Unknown, []string{name}) {
 				t.Errorf("%v, unknown %q", err, s.Unknown)
 			}
+		}
+	}
+}
+
+// A variable near a setting ends the start; one that only shares a word does not. The switches are flags only.
+func TestNearVariables(t *testing.T) {
+	for name, meant := range map[string]string{
+		"LISTENN": "LISTEN", "DNSLISTEN": "DNS_LISTEN", "TOKENFILE": "TOKEN_FILE", "TOKENS": "TOKEN_FILE", "SYNC_INTERVL": "SYNC_INTERVAL", "DNS_HOSTS": "DNS_HOST",
+		"NODE_PORT": "", "DB_PORT": "", "PORT": "", "HOST": "", "DB_HOST": "", "IMAGE": "", "TAG": "", "UID": "", "DATA": "", "LOG": "", "VERSIONS": "",
+		"CHECK": "", "VERSION": "", "HELP": "", "ALLOW_PORT": "", "SERVICE_HOST": "",
+	} {
+		name = envPrefix + name
+		s, err := Read(nil, []string{name + "=1"})
+		if s.Check || s.Version || s.Help || (err == nil) != (meant == "") || err == nil && !slices.Equal(s.Unknown, []string{name}) {
+			t.Errorf("%s: %v, unknown %q", name, err, s.Unknown)
+		}
+		if err != nil && err.Error() != name+": unknown setting: the nearest is "+envPrefix+meant {
+			t.Error(err)
 		}
 	}
 }

@@ -276,6 +276,13 @@ func (s *Settings) readLogFormat(text string) error {
 	return nil
 }
 
+func (s *Settings) readCheck(text string) error {
+	if s.Strict = text == "strict"; s.Strict {
+		text = "true"
+	}
+	return toggle(func(s *Settings) *bool { return &s.Check })(s, []string{text})
+}
+
 func (s *Settings) readProvision(text string) error {
 	if s.Provision = text; text == "" {
 		return errors.New(`"" is not a file: omit the flag to apply none`)

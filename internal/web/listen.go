@@ -99,18 +99,18 @@ func (c ListenConfig) listen(address string) (net.Listener, error) {
 		}
 		return listener, nil
 	}
-	group := -1
-	if c.Group != "" {
-		var err error
-		if group, err = groupID(c.Group); err != nil {
-			return nil, err
-		}
+	group, err := GroupID(c.Group)
+	if err != nil {
+		return nil, err
 	}
 	return listenUnix(path, group)
 }
 
-// groupID returns the number of a group given by number or name.
-func groupID(text string) (int, error) {
+// GroupID returns the number of a group given by number or name, -1 for "".
+func GroupID(text string) (int, error) {
+	if text == "" {
+		return -1, nil
+	}
 	if id, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return int(id), nil
 	}
