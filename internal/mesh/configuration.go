@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 
@@ -45,19 +46,14 @@ type Configuration struct {
 	AccountID int64  `json:"-"` // 0 if the configuration is not stored
 }
 
-// Check checks a configuration in the order of the contract.
+// Check checks a configuration in the order of the contract. The error joins all refusals.
 func (c Configuration) Check() error {
-	switch {
-	case c.Provider == "":
-		return msg.Refuse(msg.ProviderEmpty)
-	case c.AccessKeyID == "" || c.Secret == "":
-		return msg.Refuse(msg.AccessKeyEmpty)
-	case c.Domain == "":
-		return msg.Refuse(msg.DomainEmpty)
-	case c.TXTRecordName == "":
-		return msg.Refuse(msg.TXTRecordNameEmpty)
-	}
-	return Usage{Endpoints: c.Endpoints}.CheckEndpoints()
+	return errors.Join(
+		msg.RefuseIf(c.Provider == "", msg.ProviderEmpty),
+		msg.RefuseIf(c.AccessKeyID == "" || c.Secret == "", msg.AccessKeyEmpty),
+		msg.RefuseIf(c.Domain == "", msg.DomainEmpty),
+		msg.RefuseIf(c.TXTRecordName == "", msg.TXTRecordNameEmpty),
+		Usage{Endpoints: c.Endpoints}.CheckEndpoints())
 }
 
 // RecordName returns the name of the configuration's own record.

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"bytes"
-	"cmp"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -21,17 +20,6 @@ import (
 type ServiceMembers struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-}
-
-// check checks the members in the order of the contract.
-func (m ServiceMembers) check() error {
-	switch {
-	case !GoodServiceID(m.ID):
-		return msg.Refuse(msg.ServiceIDInvalid)
-	case m.Name == "":
-		return msg.Refuse(msg.ServiceNameEmpty)
-	}
-	return nil
 }
 
 // ServiceBody is a service as clients write it.
@@ -114,28 +102,24 @@ func sameAccount(a, b secrets.Secret) bool {
 		provider.NormalEndpoint(x.Provider, x.Endpoint) == provider.NormalEndpoint(y.Provider, y.Endpoint)
 }
 
-// Check checks a service in the order of the contract.
+// Check checks a service in the order of the contract. The error joins all refusals.
 func (v Service) Check() error {
-	if err := v.check(); err != nil {
-		return err
-	}
+	faults := []error{msg.RefuseIf(!GoodServiceID(v.ID), msg.ServiceIDInvalid), msg.RefuseIf(v.Name == "", msg.ServiceNameEmpty)}
+	var config ServiceConfig
 	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
 		fault := strictjson.Phrase(err)
 		if fault.ID == msg.BodyEmpty {
 			fault = msg.Phrase{ID: msg.ConfigEmpty}
 		}
-		return msg.Refuse(msg.ServiceConfigShape, fault)
-	}
-	var config ServiceConfig
-	if err := strictjson.Decode([]byte(v.Config), &config); err != nil {
+		faults = append(faults, msg.Refuse(msg.ServiceConfigShape, fault))
+	} else if err := strictjson.Decode([]byte(v.Config), &config); err != nil {
 		e, _ := errors.AsType[*strictjson.Error](err)
-		return msg.Refuse(msg.ServiceEntryType, e.Field, msg.Phrase{ID: e.Want})
+		faults = append(faults, msg.Refuse(msg.ServiceEntryType, e.Field, msg.Phrase{ID: e.Want}))
 	}
-	if config.Domain != "" && dns.NameFault(dns.Parse(config.Domain)) != "" {
-		return msg.Refuse(msg.ServiceDomainInvalid, config.Domain, LabelFault(config.Domain))
-	}
+	wrong := config.Domain != "" && dns.NameFault(dns.Parse(config.Domain)) != ""
+	faults = append(faults, msg.RefuseIf(wrong, msg.ServiceDomainInvalid, config.Domain, LabelFault(config.Domain)))
 	options := UsageChange{Formats: config.Formats, Check: config.Check}
-	return cmp.Or(options.Normalize(), Usage{Endpoints: config.Endpoints}.CheckEndpoints())
+	return errors.Join(append(faults, options.Normalize(), Usage{Endpoints: config.Endpoints}.CheckEndpoints())...)
 }
 
 // LabelFault returns the reason why a label that is not ASCII has no form in DNS, "" without one.

@@ -10,6 +10,7 @@ import (
 
 	"meshddns/internal/dns"
 	"meshddns/internal/msg"
+	"meshddns/internal/secrets"
 )
 
 // Usage is a reserved prefix with its binding to a network and its service.
@@ -109,13 +110,8 @@ type Reservation struct {
 
 // Complete refuses a reservation without a service or a mode.
 func (r Reservation) Complete() error {
-	switch {
-	case r.ServiceID == "":
-		return msg.Refuse(msg.ServiceIDEmpty)
-	case r.PrefixMode != AutomaticMode && r.PrefixMode != CustomMode:
-		return msg.Refuse(msg.PrefixModeInvalid)
-	}
-	return nil
+	return errors.Join(msg.RefuseIf(r.ServiceID == "", msg.ServiceIDEmpty),
+		msg.RefuseIf(r.PrefixMode != AutomaticMode && r.PrefixMode != CustomMode, msg.PrefixModeInvalid))
 }
 
 // Prefix returns the prefix to reserve, or the fault of the prefix itself.
@@ -147,26 +143,18 @@ func (o Options) Equal(p Options) bool {
 	return slices.Equal(o.Formats, p.Formats) && bytes.Equal(o.Check, p.Check) && o.PeerID == p.PeerID
 }
 
-// Normalize brings the options into their normal form, or returns the refusal of the first one that is not valid.
+// Normalize brings the options into their normal form. The error joins the refusals of those that are not valid.
 func (c *UsageChange) Normalize() error {
-	if c.PeerID != nil && *c.PeerID != "" && !IsPeerID(*c.PeerID) {
-		return msg.Refuse(msg.PeerIDInvalid)
-	}
+	faults := []error{msg.RefuseIf(c.PeerID != nil && *c.PeerID != "" && !IsPeerID(*c.PeerID), msg.PeerIDInvalid)}
 	if c.Check != nil {
 		checking, err := ParseCheck(c.Check)
-		if err != nil {
-			return err
-		}
-		c.Check = json.RawMessage(checking.Text())
+		c.Check, faults = json.RawMessage(checking.Text()), append(faults, err)
 	}
 	if c.Formats != nil {
 		formats, err := ParseFormats(c.Formats)
-		if err != nil {
-			return err
-		}
-		c.Formats = append([]string{}, formats...)
+		c.Formats, faults = append([]string{}, formats...), append(faults, err)
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 // UsageChange is the members of a usage that a client changes; nil keeps the stored value. "formats": [] and "check": {}
@@ -203,3 +191,23 @@ func (c UsageChange) Over(u Usage) (changed Usage, differs bool) {
 	}
 	return changed, changed.Description != u.Description || !slices.Equal(changed.Endpoints, u.Endpoints) || !changed.Options.Equal(u.Options)
 }
+
+// LeaseMembers are the members of a lease that requests, provisioning files, answers and documents have.
+type LeaseMembers struct {
+	Slot     string   `json:"slot"`
+	Schemes  []string `json:"schemes"`
+	CIDRs    []string `json:"cidrs"`
+	TTL      int64    `json:"ttl"` // seconds
+	Template []string `json:"template"`
+	PeerID   string   `json:"peer_id"`
+}
+
+// Lease is a lease of a usage in a document, with its token or the hash of it. GET state has the hash.
+type Lease struct {
+	LeaseMembers
+	Token     secrets.Secret `json:"token,omitempty"`
+	TokenHash string         `json:"token_hash"` // SHA-256 in hexadecimal digits
+}
+
+// Masked reports whether the token is the mask, which keeps the stored one.
+func (l Lease) Masked() bool { return l.Token == secrets.Mask }

@@ -65,6 +65,40 @@ func (r *Refusal) Error() string { return r.In(English) }
 // Refuse returns a Refusal.
 func Refuse(id ID, args ...any) error { return &Refusal{Phrase{id, args}} }
 
+// RefuseIf returns a Refusal if something is wrong, else nil. errors.Join of several has all that is wrong, and a client
+// gets the first one.
+func RefuseIf(wrong bool, id ID, args ...any) error {
+	if !wrong {
+		return nil
+	}
+	return Refuse(id, args...)
+}
+
+// Inside is an error about a part of a body, such as leases.[2].
+type Inside struct {
+	At string
+	error
+}
+
+func (e Inside) Unwrap() error { return e.error }
+
+// Faults returns the errors that are joined in an error, each inside a part of the body; "" is the whole.
+func Faults(at string, err error) (all []error) {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			all = append(all, Faults(at, err)...)
+		}
+		return all
+	}
+	if at != "" {
+		err = Inside{at, err}
+	}
+	return []error{err}
+}
+
 // Preferred returns the language for an Accept-Language header (RFC 9110, section 12.5.4): English if it
 // ranks English above Chinese, else Chinese.
 func Preferred(acceptLanguage string) Language {

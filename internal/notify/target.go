@@ -9,6 +9,7 @@ package notify
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -110,27 +111,18 @@ func (t Target) Check(language msg.Language) (Target, error) {
 	if t.Enabled == nil {
 		t.Enabled = new(true)
 	}
-	if !mesh.GoodServiceID(t.ID) {
-		return t, msg.Refuse(msg.ServiceIDInvalid)
+	_, kind := receivers[t.Kind]
+	_, spoken := languages[t.Language]
+	faults := []error{
+		msg.RefuseIf(!mesh.GoodServiceID(t.ID), msg.ServiceIDInvalid),
+		msg.RefuseIf(!kind, msg.NotificationKind, strings.Join(kindNames(), ", ")),
+		msg.RefuseIf(!t.URL.good(), msg.NotificationURL, maxURL),
+		msg.RefuseIf(t.Secret != "" && !goodSecret(string(t.Secret)), msg.NotificationSecret, secrets.Shortest, maxSecret),
 	}
-	if _, ok := receivers[t.Kind]; !ok {
-		return t, msg.Refuse(msg.NotificationKind, strings.Join(kindNames(), ", "))
+	for i, pattern := range t.Events {
+		faults = append(faults, msg.RefuseIf(!events.GoodPattern(pattern) || i == maxSelectors, msg.NotificationEvents, secrets.ScrubLine(pattern, 64), maxSelectors))
 	}
-	if !t.URL.good() {
-		return t, msg.Refuse(msg.NotificationURL, maxURL)
-	}
-	if t.Secret != "" && !goodSecret(string(t.Secret)) {
-		return t, msg.Refuse(msg.NotificationSecret, secrets.Shortest, maxSecret)
-	}
-	for _, pattern := range t.Events {
-		if !events.GoodPattern(pattern) || len(t.Events) > maxSelectors {
-			return t, msg.Refuse(msg.NotificationEvents, secrets.ScrubLine(pattern, 64), maxSelectors)
-		}
-	}
-	if _, ok := languages[t.Language]; !ok {
-		return t, msg.Refuse(msg.NotificationLanguage)
-	}
-	return t, nil
+	return t, errors.Join(append(faults, msg.RefuseIf(!spoken, msg.NotificationLanguage))...)
 }
 
 // good accepts an http or https URL without user and fragment. A mask may only stand in place of

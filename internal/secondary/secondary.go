@@ -45,42 +45,36 @@ type Secondary struct {
 var algorithms = []string{dns.DefaultAlgorithm, "hmac-sha512"}
 
 // Check implements resource.Entry.
-func (s Secondary) Check(msg.Language) (_ Secondary, err error) {
+func (s Secondary) Check(msg.Language) (Secondary, error) {
 	s.Algorithm = cmp.Or(s.Algorithm, algorithms[0])
-	if !mesh.GoodServiceID(s.ID) {
-		return s, msg.Refuse(msg.ServiceIDInvalid)
+	given := s.Address
+	at, unread := parseAddress(given)
+	s.at, s.Address = at, at.String()
+	known, paired := slices.Contains(algorithms, s.Algorithm), (s.KeyName == "") == (s.Secret == "") && !strings.Contains(s.KeyName, ":")
+	var wrong error
+	if known && paired && s.Secret != secrets.Mask {
+		s, wrong = s.withKey()
 	}
-	if s.at, err = parseAddress(s.Address); err != nil {
-		return s, msg.Refuse(msg.SecondaryAddress, secrets.ScrubLine(s.Address, 64))
-	}
-	s.Address = s.at.String()
-	if !slices.Contains(algorithms, s.Algorithm) {
-		return s, msg.Refuse(msg.SecondaryAlgorithm, strings.Join(algorithms, ", "))
-	}
-	if (s.KeyName == "") != (s.Secret == "") || strings.Contains(s.KeyName, ":") {
-		return s, msg.Refuse(msg.SecondaryKey)
-	}
-	if s.Secret != secrets.Mask {
-		if s, err = s.withKey(); err != nil {
-			return s, err
-		}
-	}
-	if len(s.Zones) > maxZones {
-		return s, msg.Refuse(msg.SecondaryZones, secrets.ScrubLine(s.Zones[maxZones], 64), maxZones)
+	faults := []error{
+		msg.RefuseIf(!mesh.GoodServiceID(s.ID), msg.ServiceIDInvalid),
+		msg.RefuseIf(unread != nil, msg.SecondaryAddress, secrets.ScrubLine(given, 64)),
+		msg.RefuseIf(!known, msg.SecondaryAlgorithm, strings.Join(algorithms, ", ")),
+		msg.RefuseIf(!paired, msg.SecondaryKey),
+		wrong,
 	}
 	if s.Zones == nil {
 		s.Zones = []string{allZones}
 	}
 	s.Zones = slices.Clone(s.Zones)
 	for i, text := range s.Zones {
+		zone := dns.Parse(text)
 		if text == allZones {
-			continue
+			zone = text
 		}
-		if s.Zones[i] = dns.Parse(text); s.Zones[i] == "" || dns.NameFault(s.Zones[i]) != "" {
-			return s, msg.Refuse(msg.SecondaryZones, secrets.ScrubLine(text, 64), maxZones)
-		}
+		bad := i == maxZones || text != allZones && (zone == "" || dns.NameFault(zone) != "")
+		s.Zones[i], faults = zone, append(faults, msg.RefuseIf(bad, msg.SecondaryZones, secrets.ScrubLine(text, 64), maxZones))
 	}
-	return s, nil
+	return s, errors.Join(faults...)
 }
 
 // parseAddress reads the IP address of one host, with or without a port.
