@@ -22,8 +22,10 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
+	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
+	"meshddns/internal/secrets"
 	"meshddns/internal/web"
 )
 
@@ -223,7 +225,7 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 	if err != nil || stored.Provider == "" { // deleted since
 		return nil, err
 	}
-	warnings := o.configurationWarnings(stored, members)
+	warnings := o.clients.configurationWarnings(stored, members, o.engine.Addresses().Last)
 	count, id, err := ledger.ServicesOutside(ctx, o.store.db.Reading(ctx), stored.Zone)
 	if count > 0 {
 		warnings = append(warnings, msg.Phrase{ID: msg.WarnOutside, Args: []any{stored.Zone, count, id}})
@@ -304,74 +306,97 @@ func (o *operations) stored(ctx context.Context, saved mesh.Service, members []s
 	if err != nil {
 		return mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: saved.ID}}, nil, err
 	}
-	warnings, err := o.serviceWarnings(ctx, v, members)
-	return v, warnings, err
+	config, err := mesh.ParseServiceConfig(v.Config)
+	beside, unread := ledger.ServiceBeside(ctx, o.store.db.Reading(ctx), v)
+	conf, fault := o.configured(ctx)
+	global := &conf
+	if conf.Provider == "" {
+		global = nil
+	}
+	warnings := o.clients.serviceWarnings(v, config, members, beside, global, o.engine.Addresses().Last)
+	if global == nil && v.Zone != "" {
+		warnings = append(warnings, msg.Phrase{ID: msg.WarnNoConfig})
+	}
+	return v, warnings, errors.Join(err, unread, fault)
 }
 
 // configurationWarnings returns warnings about parts of a configuration that cannot work. members
-// are the names in its body.
-func (o *operations) configurationWarnings(c mesh.Configuration, members []string) []msg.Phrase {
-	names := answers.WarnDomain(c.Domain)
+// are the names in its body, last the addresses of this host.
+func (c clients) configurationWarnings(conf mesh.Configuration, members []string, last mesh.Addresses) []msg.Phrase {
+	names := answers.WarnDomain(conf.Domain)
 	if names == nil {
-		names = answers.WarnRecordName(c)
+		names = answers.WarnRecordName(conf)
 	}
 	var numbers []msg.Phrase
-	retry := reconcile.RetryPolicy(c.RetryInterval, c.MaxRetries)
-	if n := c.RetryInterval; n != nil && *n != 0 { // as nothing, 0 is the default
+	retry := reconcile.RetryPolicy(conf.RetryInterval, conf.MaxRetries)
+	if n := conf.RetryInterval; n != nil && *n != 0 { // as nothing, 0 is the default
 		numbers = answers.WarnNumber("retry_interval", *n, int64(retry.First/time.Second))
 	}
-	if n := c.MaxRetries; n != nil {
+	if n := conf.MaxRetries; n != nil {
 		numbers = append(numbers, answers.WarnNumber("max_retries", *n, int64(retry.Retries))...)
 	}
-	return slices.Concat(web.WarnMembers(members, mesh.Configuration{}), o.accountWarnings(reconcile.ConfiguredAccount(c)), names,
-		answers.WarnMode(c.SyncMode), numbers, answers.WarnPaused(c.Paused()), answers.WarnEndpoints(c.Endpoints),
-		answers.WarnAddresses(c.Endpoints, o.engine.Addresses().Last))
+	return slices.Concat(web.WarnMembers(members, mesh.Configuration{}), c.accountWarnings(reconcile.ConfiguredAccount(conf)), names,
+		answers.WarnMode(conf.SyncMode), numbers, answers.WarnPaused(conf.Paused()), answers.WarnEndpoints(conf.Endpoints),
+		answers.WarnAddresses(conf.Endpoints, last))
 }
 
 // accountWarnings returns the reason why an account has no client, as a warning.
-func (o *operations) accountWarnings(a reconcile.Account) []msg.Phrase {
+func (c clients) accountWarnings(a reconcile.Account) []msg.Phrase {
 	if unknown := answers.WarnProvider(a.Provider, providerNames()); unknown != nil {
 		return unknown
 	}
-	if _, err := o.clients.open(a); err != nil {
+	if a.Secret == secrets.Mask {
+		a.Secret = "maskedmasked" // -check does not know the stored one: this fits everywhere
+	}
+	if _, err := c.open(a); err != nil {
 		return []msg.Phrase{{ID: msg.WarnAccount, Args: []any{reconcile.Describe(err, a)}}}
 	}
 	return append(answers.WarnBlanks("access_key_id", a.AccessKeyID), answers.WarnBlanks("access_key_secret", string(a.Secret))...)
 }
 
-// serviceWarnings returns warnings about parts of a stored service that cannot work. members are
-// the names beside its config.
-func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, members []string) ([]msg.Phrase, error) {
-	config, err := mesh.ParseServiceConfig(v.Config)
-	if err != nil {
-		return nil, err
-	}
+// serviceWarnings returns warnings about parts of a service that cannot work. members are the names beside its config,
+// beside is a service with its zone, "" for none, and global the configuration, nil if it is not known.
+func (c clients) serviceWarnings(v mesh.Service, config mesh.ServiceConfig, members []string, beside string, global *mesh.Configuration, last mesh.Addresses) []msg.Phrase {
 	all := slices.Concat(web.WarnMembers(members, answers.Service{}, "zone", "warnings"),
 		web.WarnMembers(v.ConfigMembers(), mesh.ServiceConfig{}),
-		answers.WarnAddresses(config.Endpoints, o.engine.Addresses().Last))
-	beside, err := ledger.ServiceBeside(ctx, o.store.db.Reading(ctx), v)
-	if err != nil {
-		return nil, err
-	}
+		answers.WarnAddresses(config.Endpoints, last))
 	if beside != "" {
 		all = append(all, msg.Phrase{ID: msg.WarnSharedDomain, Args: []any{v.Zone, beside}})
 	}
 	if config.Provider != "" {
-		all = append(all, o.accountWarnings(reconcile.ServiceAccount(config))...)
-	}
-	global, err := o.store.Configuration(ctx)
-	if err != nil && !errors.Is(err, errNoConfiguration) {
-		return nil, err
+		all = append(all, c.accountWarnings(reconcile.ServiceAccount(config))...)
 	}
 	switch {
 	case v.Zone == "":
 		all = append(all, msg.Phrase{ID: msg.WarnNoDomain})
-	case err != nil:
-		all = append(all, msg.Phrase{ID: msg.WarnNoConfig})
+	case global == nil:
 	case config.Provider == "" && !dns.Within(v.Zone, global.Zone):
 		all = append(all, msg.Phrase{ID: msg.WarnNoProvider, Args: []any{v.Zone, global.Zone}})
 	default:
 		all = append(all, answers.WarnEndpoints(slices.Concat(config.Endpoints, global.Endpoints))...)
 	}
-	return all, nil
+	return all
+}
+
+// warner returns a function for the configuration and then the services of a provisioning file that Check has read. It gives
+// the warnings that need no database.
+func (c clients) warner(last mesh.Addresses) func(part string, body []byte) []msg.Phrase {
+	var global *mesh.Configuration
+	ids := map[string]string{} // of services, by zone
+	return func(part string, body []byte) []msg.Phrase {
+		if part == provision.Configuration {
+			global = &mesh.Configuration{}
+			_ = web.ParseBody(body, global)
+			global.Zone = dns.Parse(global.Domain)
+			return c.configurationWarnings(*global, nil, last)
+		}
+		var b mesh.ServiceBody
+		_ = web.ParseBody(body, &b)
+		v := b.Service()
+		config, _ := mesh.ParseServiceConfig(v.Config)
+		v.Zone = dns.Parse(config.Domain)
+		beside := ids[v.Zone]
+		ids[v.Zone] = v.ID
+		return c.serviceWarnings(v, config, nil, beside, global, last)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,6 +28,7 @@ import (
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/test/promises"
+	"meshddns/test/support"
 )
 
 // TestPublishing runs the tests of what stands in DNS with the program's own operations.
@@ -228,5 +230,69 @@ func TestCures(t *testing.T) {
 	process{stderr: &out}.print(fmt.Errorf("listen tcp4 192.0.2.1:53: bind: %w", syscall.EACCES)) // root may bind any port
 	if !strings.Contains(out.String(), "CAP_NET_BIND_SERVICE") {
 		t.Error(&out)
+	}
+}
+
+// -check tells what the program would warn of, and every mistake of an entry; with -check=strict a warning is a mistake. It
+// tells what a start refuses when it binds, too.
+func TestCheckWarnings(t *testing.T) {
+	t.Parallel()
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "a.json")
+	const warned = `{"configuration": {"provider": "cloudflar", "access_key_id": "x ", "access_key_secret": "********", "domain": "example.com", "txt_record_name": "@",
+  "sync_mode": "autom", "max_retries": -1, "txt_endpoints": ["tcp://{wan3.ipv4}:1", "tcp://{wan2.ipv4}:1", "tcp://{ipv4}:1"]},
+"services": [
+  {"id": "a", "name": "A", "config": {"domain": "a.example.com", "txt_endpoint": []}},
+  {"id": "b", "name": "B", "config": {"domain": "a.example.com", "provider": "rfc2136", "access_key_id": "k", "access_key_secret": {"credential": "key"}, "endpoint": "192.0.2.1:53"}},
+  {"id": "c", "name": "C", "config": {"domain": "other.example", "provider": "nobody's"}},
+  {"id": "d", "name": "D", "config": {"domain": "elsewhere.example"}},
+  {"id": "e", "name": "E", "config": {}}]}`
+	const mistaken = `{"configuration": {"provider": "", "access_key_id": "", "domain": "", "txt_record_name": "", "txt_endpoints": ["x"], "sync_mode": "autom"},
+"services": [{"id": "/", "name": "", "config": {"domain": "a..b", "formats": ["x"], "check": {"kind": "x"}, "txt_endpoints": ["y"]}}],
+"usages": [{"custom_prefix": "a.b", "prefix_mode": "custom", "peer_id": "x", "formats": ["x"]},
+  {"service_id": "a", "prefix_mode": "auto", "network_id": 1, "leases": [{"slot": "A", "ttl": 1, "token": "short"}]}],
+"notifications": [{"id": "/", "kind": "x", "url": "y", "secret": "z", "events": ["?"], "language": "de"}],
+"secondaries": [{"id": "/", "address": "a", "key_name": "b", "key_algorithm": "x", "zones": [""]}]}`
+	for _, test := range []struct {
+		name, document, args string
+		want                 []string // what begins the lines
+		mistakes             string
+	}{
+		{"warnings", warned, "-addr wan2=192.0.2.1", []string{
+			`warning: a.json:1: configuration: provider "cloudflar" is not in the list`,
+			`warning: a.json:1: configuration: sync_mode "autom"`, `warning: a.json:1: configuration: max_retries`, `warning: a.json:1: configuration: nothing is written by itself`, `warning: a.json:1: configuration: there is no source of addresses named "wan3"`,
+			`warning: a.json:4: services[0]: member "txt_endpoint" is unknown`,
+			`warning: a.json:5: services[1]: the domain a.example.com`,
+			`warning: a.json:6: services[2]: provider "nobody's" is not in the list`,
+			`warning: a.json:7: services[3]: nothing is published`,
+			`warning: a.json:8: services[4]: config has no domain`,
+			`ok, but for 1 credentials`}, ""},
+		{"strict", `{"configuration": {"provider": "cloudflare", "access_key_id": "token", "access_key_secret": "s", "domain": "example.com", "txt_record_name": "@", "enabled": true, "sync_mode": "auto"}}`, "-check=strict",
+			[]string{`warning: a.json:1: configuration: there are no txt_endpoints`, "ok"}, "-check=strict: warnings: 1"},
+		{"strict, and fine", `{"configuration": {"provider": "cloudflare", "access_key_id": "token", "access_key_secret": "s", "domain": "example.com", "txt_record_name": "@", "enabled": true, "sync_mode": "auto", "txt_endpoints": ["tcp://{ipv4}:1"]}}`, "-check=strict",
+			[]string{"ok"}, ""},
+		{"mistakes", mistaken, "", []string{
+			"a.json:1: configuration.provider:", "a.json:1: configuration.access_key_secret:", "a.json:1: configuration.domain:", "a.json:1: configuration.txt_record_name:", "a.json:1: configuration.txt_endpoints:",
+			"a.json:2: services[0].id:", "a.json:2: services[0].name:", "a.json:2: services[0].config.domain:", "a.json:2: services[0].config.check:", "a.json:2: services[0].config.formats:", "a.json:2: services[0].config.txt_endpoints:",
+			"a.json:3: usages[0].service_id:", "a.json:3: usages[0].network_id:", "a.json:3: usages[0].custom_prefix:", "a.json:3: usages[0].peer_id:", "a.json:3: usages[0].formats:",
+			"a.json:4: usages[1].leases[0].slot:", "a.json:4: usages[1].leases[0].ttl:", "a.json:4: usages[1].leases[0].token:",
+			"a.json:5: notifications[0].id:", "a.json:5: notifications[0].kind:", "a.json:5: notifications[0].url:", "a.json:5: notifications[0].secret:", "a.json:5: notifications[0].events:", "a.json:5: notifications[0].language:",
+			"a.json:6: secondaries[0].id:", "a.json:6: secondaries[0].address:", "a.json:6: secondaries[0].key_algorithm:", "a.json:6: secondaries[0].key_name:", "a.json:6: secondaries[0].zones:"}, "-check: mistakes: 30"},
+		{"addresses and a group", `{}`, "-listen unix:/run/x,127.0.0.1:8053 -socket-group no-such-group -node-listen 127.0.0.1:8053,127.0.0.1:0 -dns-listen 127.0.0.1:0,127.0.0.1:8053", []string{
+			`-socket-group "no-such-group": want the name or number of a group`, `-listen, -dns-listen, -node-listen: "127.0.0.1:8053" is given twice`, `-listen, -dns-listen, -node-listen: "127.0.0.1:8053" is given twice`}, "-check: mistakes: 3"},
+		{"the preset", `{}`, "-node-listen 127.0.0.1:8053 -token-file /nonexistent", []string{`-token-file: token file: open /nonexistent`, `-listen, -dns-listen, -node-listen: "127.0.0.1:8053" is given twice`}, "-check: mistakes: 2"},
+		{"no listener", `{}`, "-trusted-proxy 10.0.0.0/8 -dns-nsid x -listen unix:/run/x -allow-host a", []string{`warning: -dns-nsid: has no effect`, `warning: -allow-host: has no effect`, `warning: -trusted-proxy: has no effect`, "ok"}, ""},
+	} {
+		support.WriteFile(t, file, test.document)
+		var out, log bytes.Buffer
+		args := append([]string{"-check", "-db", filepath.Join(dir, "x.db"), "-provision", file}, strings.Fields(test.args)...)
+		err := run(t.Context(), process{args: args, stdout: &out, stderr: &log})
+		lines := strings.Split(strings.TrimSuffix(strings.ReplaceAll(out.String(), filepath.Dir(file)+"/", ""), "\n"), "\n")
+		same := slices.EqualFunc(lines, test.want, strings.HasPrefix) && log.Len() == 0
+		if !same || (err != nil) != (test.mistakes != "") || err != nil && err.Error() != test.mistakes {
+			t.Errorf("%s: %v, log %q\n%s\nwant\n%s", test.name, err, log.String(), strings.Join(lines, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }

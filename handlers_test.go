@@ -48,9 +48,9 @@ type appliance struct {
 }
 
 // apply applies the provisioning file at path.
-func (a *appliance) apply(ctx context.Context, path string, credentials provision.CredentialFolder, start bool) error {
+func (a *appliance) apply(ctx context.Context, path string, credentials provision.CredentialFolder) error {
 	a.files.Path, a.files.Credentials = path, credentials
-	return a.files.Apply(ctx, start)
+	return a.files.Apply(ctx)
 }
 
 // apiSuite holds the HTTP API to its promises.
@@ -106,8 +106,8 @@ func provisions(a *appliance) (refused func() []string) {
 	var last provision.Mistakes
 	a.files = &provision.Files{
 		Log: a.log, Faults: &a.server.provisionFaults, Refused: a.server.ops.tellRefused,
-		Transact: func(ctx context.Context, document *provision.Document, start bool) (provision.Applied, error) {
-			applied, err := a.server.ops.provision(ctx, document, start)
+		Transact: func(ctx context.Context, document *provision.Document) (provision.Applied, error) {
+			applied, err := a.server.ops.provision(ctx, document)
 			last = applied.Faults
 			return applied, err
 		},
@@ -160,8 +160,8 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	a.Appliance = &api.Appliance{
 		Path: path, Owner: store.ledger.Owner(), URL: web.URL, DNS: dns.Addrs(), Logs: logs, HTTP: client,
 		Public: &a.public, Reader: store.db.Reader, Settle: func() { settle(store) }, Reload: dns.Reload,
-		Provision: func(ctx context.Context, path, credentials string, start bool) error {
-			return a.apply(ctx, path, provision.CredentialFolder{Folder: credentials}, start)
+		Provision: func(ctx context.Context, path, credentials string) error {
+			return a.apply(ctx, path, provision.CredentialFolder{Folder: credentials})
 		},
 		Faults: refused,
 	}

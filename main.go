@@ -16,7 +16,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -188,7 +187,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	}
 	defer func() { err = errors.Join(err, p.store.Close()) }()
 	if c.Provision != "" {
-		if err := p.files.Apply(ctx, true); err != nil {
+		if err := p.files.Apply(ctx); err != nil {
 			provision.LogLines(log, slog.LevelError, "the provisioning file is not applied: what was stays", err)
 		}
 	}
@@ -436,9 +435,7 @@ func reloadSteps(c settings.Settings, files *provision.Files, dns *builtin.Serve
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
 	}
 	if c.Provision != "" {
-		steps = append(steps, step{"apply the provisioning file again", func(ctx context.Context) error {
-			return files.Apply(ctx, false)
-		}})
+		steps = append(steps, step{"apply the provisioning file again", files.Apply})
 	}
 	if dns.On() {
 		steps = append(steps, step{"read the zones again", func(context.Context) error { dns.Reload(); return nil }})
@@ -530,34 +527,45 @@ func credentialFolder(c settings.Settings) provision.CredentialFolder {
 	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
 }
 
-// tellMistakes writes what has no effect, and then every mistake of the settings and of their files, a
-// line for each. It returns an error if there are mistakes.
+// tellMistakes writes the warnings about the settings and their files, and then every mistake, a line for each. It returns
+// an error if there are mistakes; with -check=strict a warning is one, too.
 func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
-	var idle, told []string
+	var lines []string
+	warn := func(format string, args ...any) { lines = append(lines, "warning: "+fmt.Sprintf(format, args...)) }
 	for _, name := range c.Unknown {
-		idle = append(idle, name+": unknown setting, which has no effect")
+		warn("%s: unknown setting, which has no effect", name)
 	}
-	if fault != nil {
-		told = strings.Split(fault.Error(), "\n")
+	for _, origin := range c.Unheard() {
+		warn("%s: has no effect without a listener of its kind, or a socket of the service manager", origin)
 	}
+	fault = errors.Join(fault, c.Refused())
 	fine := "ok"
 	if c.Provision != "" {
 		document := provision.Read(c.Provision, credentialFolder(c))
-		if err := document.Check(forms); err != nil {
-			told = append(told, strings.Split(err.Error(), "\n")...)
-		}
+		fault = errors.Join(fault, document.Check(forms))
 		for _, name := range document.Hidden {
-			idle = append(idle, name+": is passed over, because its name begins with a dot")
+			warn("%s: is passed over, because its name begins with a dot", name)
+		}
+		for _, w := range document.Warnings(clients{hidden: func() bool { return false }}.warner(hostaddr.NewBook(c.Addresses, mesh.Addresses{}, nil).Last())) {
+			warn("%s", w)
 		}
 		if document.Unread > 0 {
 			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set",
 				document.Unread)
 		}
 	}
-	if len(told) == 0 {
-		_, err := fmt.Fprintln(out, strings.Join(append(idle, fine), "\n"))
+	warnings := len(lines)
+	if fault != nil {
+		fine = fault.Error()
+	}
+	if _, err := fmt.Fprintln(out, strings.Join(append(lines, fine), "\n")); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, strings.Join(append(idle, told...), "\n"))
-	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
+	if fault != nil {
+		return fmt.Errorf("-check: mistakes: %d", 1+strings.Count(fine, "\n"))
+	}
+	if c.Strict && warnings > 0 {
+		return fmt.Errorf("-check=strict: warnings: %d", warnings)
+	}
+	return nil
 }

@@ -322,7 +322,7 @@ func TestCheckFlag(t *testing.T) {
 	}
 	defer taken.Close()
 	db, good, bad := filepath.Join(dir, "x.db"), filepath.Join(dir, "good.json"), filepath.Join(dir, "bad.json")
-	support.WriteFile(t, good, `{"services": [{"id": "a", "name": "A", "config": {"access_key_secret": {"credential": "key"}}}]}`)
+	support.WriteFile(t, good, `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example", "access_key_secret": {"credential": "key"}}}]}`)
 	support.WriteFile(t, bad, "{\"owner\":\n 5, \"prune\": 1}")
 	folder := t.TempDir()
 	support.WriteFile(t, filepath.Join(folder, "._a.json"), "\x00\x05\x16\x07")
@@ -334,13 +334,13 @@ func TestCheckFlag(t *testing.T) {
 	}{
 		{"-provision " + good, nil, "ok, but for 1 credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set\n", false},
 		{"", nil, "ok\n", false},
-		{"-provision " + folder, []string{"MESHDDNS_PORT=tcp://10.96.0.7:8053"}, "MESHDDNS_PORT: unknown setting, which has no effect\n" +
+		{"-provision " + folder, []string{"MESHDDNS_PORT=tcp://10.96.0.7:8053"}, "warning: MESHDDNS_PORT: unknown setting, which has no effect\nwarning: " +
 			filepath.Join(folder, "._a.json") + ": is passed over, because its name begins with a dot\nok\n", false},
-		{"-provision " + bad, []string{"MESHDDNS_PORT=tcp://10.96.0.7:8053"}, "MESHDDNS_PORT: unknown setting, which has no effect\n" +
+		{"-provision " + bad, []string{"MESHDDNS_PORT=tcp://10.96.0.7:8053"}, "warning: MESHDDNS_PORT: unknown setting, which has no effect\n" +
 			bad + ":2: owner: is 5, want a string\n" + bad + ":2: prune: want true, false or \"all\"\n", true},
 		{"-provision " + good, []string{"CREDENTIALS_DIRECTORY=" + dir},
 			good + ":1: services[0].config.access_key_secret.credential: the credential \"key\": no such file or directory\n", true},
-		{"-provision " + bad + " -log-format x -dns-host 192.0.2.1", nil, "-dns-host: \"192.0.2.1\" is an address: want a name, such as ns1.example.com\n" +
+		{"-provision " + bad + " -log-format x -dns-listen 127.0.0.1:0 -dns-host 192.0.2.1", nil, "-dns-host: \"192.0.2.1\" is an address: want a name, such as ns1.example.com\n" +
 			"-log-format: \"x\" is not a log format: want text or json\n" +
 			bad + ":2: owner: is 5, want a string\n" + bad + ":2: prune: want true, false or \"all\"\n", true},
 		{"-provision " + filepath.Join(dir, "none"), nil, filepath.Join(dir, "none") + ": no such file or directory\n", true},
@@ -357,34 +357,41 @@ func TestCheckFlag(t *testing.T) {
 	}
 }
 
-// At a start a new database takes the owner of the file, and a database that has marked
-// something adopts it; at SIGHUP, while values are being marked, it is adopted.
+// A database that has published nothing takes the owner of the file, also when the first file had a fault; one that may have
+// published a value adopts it.
 func TestProvisionOwner(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "x.json")
-	owned := func(owner string) string {
-		support.WriteFile(t, file, `{"owner": "`+owner+`", "services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}]}`)
-		return file
-	}
-	for _, test := range []struct {
-		name   string
-		start  bool
-		before string // a request
+	const taken, adopted = "0123456789ab []", "own [0123456789ab]"
+	file, faulty := filepath.Join(t.TempDir(), "x.json"), filepath.Join(t.TempDir(), "y.json")
+	const document = `{"owner": "0123456789ab", "services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}]}`
+	support.WriteFile(t, file, document)
+	support.WriteFile(t, faulty, strings.Replace(document, `"name"`, `"nmae"`, 1))
+	for name, test := range map[string]struct {
+		before func(*appliance)
 		want   string
 	}{
-		{"new", true, "", "0123456789ab []"},
-		{"at SIGHUP", false, "", "own [0123456789ab]"},
-		{"with a service", true, `{"name":"x","config":{}}`, "own [0123456789ab]"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "meshddns.db")
-			a := newApplianceOn(t, path, stopClock)
-			own := a.ops.store.ledger.Owner()
-			if test.before != "" {
-				a.Must(t, "PUT", "/api/v1/ddns/services/b", test.before)
+		"new": {func(*appliance) {}, taken},
+		"with a faulty file before": {func(a *appliance) {
+			if err := a.apply(t.Context(), faulty, provision.CredentialFolder{}); err == nil {
+				t.Error("the faulty file is applied")
 			}
+		}, taken},
+		"with a service": {func(a *appliance) { a.Must(t, "PUT", "/api/v1/ddns/services/b", `{"name":"x","config":{}}`) }, taken},
+		"with a paused account": {func(a *appliance) {
+			a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"builtin","access_key_id":"-","access_key_secret":"-","domain":"example.com","txt_record_name":"@"}`)
+		}, taken},
+		"with a published value": {func(a *appliance) {
+			a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"builtin","access_key_id":"-","access_key_secret":"-","domain":"example.com","txt_record_name":"@","enabled":true,"sync_mode":"auto"}`)
+			a.Must(t, "POST", "/api/v1/ddns/sync", "")
+		}, adopted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "meshddns.db")
+			a := newApplianceOn(t, path)
+			own := a.ops.store.ledger.Owner()
+			test.before(a)
 			for range 2 {
-				if err := a.apply(t.Context(), owned("0123456789ab"), provision.CredentialFolder{}, test.start); err != nil {
+				if err := a.apply(t.Context(), file, provision.CredentialFolder{}); err != nil {
 					t.Fatal(err)
 				}
 				state, err := a.ops.store.ledger.State(t.Context(), nil)
@@ -626,7 +633,7 @@ func TestProvisionFaultsAtTheStart(t *testing.T) {
 	}{
 		{"no JSON", `{`, []string{`level=ERROR msg="the provisioning file is not applied: what was stays" error=` + file + `:1: not JSON`}},
 		{"two mistakes", `{"owner": 1, "more": 2}`, []string{file + `:1: owner: is 1, want a string`, file + `:1: more: no such member`}},
-		{"no credential", `{"services": [{"id": "a", "name": "A", "config": {"access_key_secret": {"credential": "key"}}}]}`, []string{`$CREDENTIALS_DIRECTORY is not set`}},
+		{"no credential", `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example", "access_key_secret": {"credential": "key"}}}]}`, []string{`$CREDENTIALS_DIRECTORY is not set`}},
 		{"no such service", `{"usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 1}]}`,
 			[]string{`level=WARN msg="a part of the provisioning file is not applied" error="` + file + `:1: usages[0].service_id: no such service"`}},
 		{"no file", "", []string{`no such file or directory`}},

@@ -12,12 +12,14 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/events"
+	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/resource"
 	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
@@ -299,10 +301,10 @@ func broken(err error) msg.ID {
 }
 
 // provision applies a document in one transaction, by the operations of requests.
-func (o *operations) provision(ctx context.Context, document *provision.Document, start bool) (applied provision.Applied, err error) {
+func (o *operations) provision(ctx context.Context, document *provision.Document) (applied provision.Applied, err error) {
 	var a *provision.Applier
 	err = o.store.db.Tx(events.By(ctx, events.ByProvision), func(ctx context.Context, tx *sql.Tx) (err error) {
-		a = provision.NewApplier(forms, provisioning{o.store, o.store.ledger, o}, o.store.parts(), start)
+		a = provision.NewApplier(forms, provisioning{o.store, o.store.ledger, o}, o.store.parts())
 		if applied, err = document.Apply(ctx, a); err != nil || len(applied.Changes) == 0 {
 			return err
 		}
@@ -328,8 +330,9 @@ func (o *operations) tellRefused(ctx context.Context, mistakes []string) error {
 
 // forms checks the entries of provisioning files.
 var forms = provision.Forms{
-	provision.Notifications: notify.Check,
-	provision.Secondaries:   secondary.Check,
+	provision.Notifications: resource.Check[notify.Target],
+	provision.Secondaries:   resource.Check[secondary.Secondary],
+	provision.Leases:        lease.Check,
 }
 
 // provisioning implements provision.Operations.
@@ -357,6 +360,10 @@ func (p provisioning) SaveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageC
 	return p.ops.saveUsage(ctx, u, c)
 }
 
+func (p provisioning) SaveLeases(ctx context.Context, usage string, body []byte, prune bool) (bool, error) {
+	return p.ops.leases.SaveLeases(ctx, usage, body, prune)
+}
+
 // parts are the stored entries of the parts that depend on no other.
 func (s *store) parts() map[string]provision.Part {
 	return map[string]provision.Part{provision.Notifications: s.targets, provision.Secondaries: s.secondaries}
@@ -368,14 +375,17 @@ func (o *operations) document(ctx context.Context) (source provision.Source, err
 	last, err := o.store.LastUsage(ctx)
 	targets, unread := o.store.targets.All(ctx)
 	secondaries, unknown := o.store.secondaries.All(ctx)
+	leases, unleased := o.leases.Documents(ctx)
 	c, fault := o.store.Configuration(ctx)
-	if err := cmp.Or(err, unread, unknown, fault); err != nil && !errors.Is(err, errNoConfiguration) {
+	if err := cmp.Or(err, unread, unknown, unleased, fault); err != nil && !errors.Is(err, errNoConfiguration) {
 		return source, err
 	}
 	source = provision.Source{
-		Owner:         o.store.ledger.Owner(),
-		Services:      sqlite.Made(o.store.AllServices(ctx), provision.ServiceOf),
-		Usages:        sqlite.Made(o.store.AllUsages(ctx, last), provision.UsageOf),
+		Owner:    o.store.ledger.Owner(),
+		Services: sqlite.Made(o.store.AllServices(ctx), provision.ServiceOf),
+		Usages: sqlite.Made(o.store.AllUsages(ctx, last), func(u mesh.Usage) (provision.Usage, bool) {
+			return provision.UsageOf(u, leases[u.Seq])
+		}),
 		Notifications: targets, Secondaries: secondaries,
 	}
 	if fault == nil {

@@ -8,8 +8,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 
 	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
+	"meshddns/internal/lease"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
@@ -248,4 +251,62 @@ func TestWaits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCopyWithLeases: a copy made of GET state and a provisioning file takes the token that a node has.
+func TestCopyWithLeases(t *testing.T) {
+	t.Parallel()
+	first, second := newAppliance(t, stopClock), newAppliance(t, stopClock)
+	first.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"S","config":{"domain":"example.com"}}`)
+	usages := make([]string, 3) // two of them have one network: they are told apart by their order
+	for i, body := range []string{`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"office","network_id":42}`, `{"service_id":"svc","prefix_mode":"auto","network_id":7}`, `{"service_id":"svc","prefix_mode":"auto","network_id":7}`} {
+		usages[i] = api.UUIDText.FindString(first.Must(t, "POST", "/api/v1/ddns/usages", body))
+	}
+	tokens := map[lease.Token]string{}
+	for i, usage := range usages {
+		for _, slot := range []string{"a", "b"} {
+			made := first.Must(t, "POST", "/api/v1/ddns/usages/"+usage+"/leases", `{"slot":"`+slot+`","ttl":60}`)
+			tokens[lease.Token(regexp.MustCompile(`"token":"([^"]+)`).FindStringSubmatch(made)[1])] = fmt.Sprint(i, slot)
+		}
+	}
+	state := first.StateDocument(t)
+	for range 2 {
+		if got := second.Applied(t, state); strings.Contains(got, "usages[") {
+			t.Error(got)
+		}
+	}
+	var copied []string
+	for u, err := range second.ops.store.AllUsages(t.Context(), math.MaxInt64) {
+		if copied = append(copied, u.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for token, want := range tokens {
+		l, err := second.ops.leases.Find(t.Context(), token)
+		if err != nil {
+			t.Fatalf("%s: %v", want, err)
+		}
+		if got := fmt.Sprint(slices.Index(copied, l.UsageID), l.Slot); got != want {
+			t.Errorf("the token of %s is that of %s", want, got)
+		}
+		if r, err := second.ops.leases.Renew(t.Context(), l, []string{"tcp://203.0.113.7:1"}, netip.Addr{}); err != nil || !r.Changed {
+			t.Errorf("%s is not renewed: %+v, %v", want, r, err)
+		}
+		if strings.Contains(state, string(token)) {
+			t.Error("the state has a token")
+		}
+	}
+	if got := second.StateDocument(t); got[strings.Index(got, `"services"`):] != state[strings.Index(state, `"services"`):] {
+		t.Errorf("the copy's state is %s\nwant %s", got, state)
+	}
+	released := strings.Replace(state, `{"owner"`, `{"prune":true,"owner"`, 1)
+	released = regexp.MustCompile(`"leases":\[\{"slot":"a"[^}]*\},`).ReplaceAllString(released, `"leases":[`)
+	if got, want := second.Applied(t, released), strings.TrimSpace(strings.Repeat("provision what=\"POST /api/v1/ddns/usages/{id}/leases\" id=<id> status=200\n", 3)); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	for token, slot := range tokens {
+		if _, err := second.ops.leases.Find(t.Context(), token); (err == nil) != strings.HasSuffix(slot, "b") {
+			t.Errorf("%s, pruned: %v", slot, err)
+		}
+	}
 }

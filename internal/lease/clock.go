@@ -80,9 +80,10 @@ func (c *clocks) lastRefusal(seq int64) *refusal {
 func (c *clocks) of(l Lease) *clock {
 	k := c.all[l.Seq]
 	if k == nil {
-		k = &clock{seq: l.Seq, ttl: l.TTL}
+		k = &clock{seq: l.Seq}
 		c.add(k)
 	}
+	k.ttl = l.TTL
 	return k
 }
 
@@ -103,6 +104,7 @@ func (c *clocks) extend(l Lease, now time.Time, keep Keep) bool {
 	if k == nil || !k.live || k.ending {
 		return false
 	}
+	k.ttl = l.TTL
 	c.put(k, now.Add(k.ttl), true)
 	c.note(k, now, keep)
 	return true

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"meshddns/internal/answers"
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
@@ -13,7 +14,7 @@ import (
 // shown is a lease in an answer.
 type shown struct {
 	ID string `json:"id"`
-	body
+	mesh.LeaseMembers
 	Endpoints   []string `json:"endpoints"`
 	RenewedAt   string   `json:"renewed_at"`
 	ExpiresAt   string   `json:"expires_at"`
@@ -23,7 +24,7 @@ type shown struct {
 
 func (t *Table) show(l Lease) shown {
 	return shown{
-		ID: l.ID, body: l.body(), Endpoints: listed(l.Endpoints), RenewedAt: Shown(l.RenewedAt), ExpiresAt: Shown(t.ExpiresAt(l.Seq)), From: l.RenewedBy,
+		ID: l.ID, LeaseMembers: l.document().LeaseMembers, Endpoints: listed(l.Endpoints), RenewedAt: Shown(l.RenewedAt), ExpiresAt: Shown(t.ExpiresAt(l.Seq)), From: l.RenewedBy,
 		LastRefused: t.clocks.lastRefusal(l.Seq),
 	}
 }
@@ -56,12 +57,12 @@ func (t *Table) Post(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	var b body
+	var b mesh.LeaseMembers
 	given, err := web.DecodeMembers(r, &b)
 	if err != nil {
 		return web.Reply{}, err
 	}
-	rules, err := b.rules()
+	rules, err := rulesOf(b)
 	if err != nil {
 		return web.Reply{}, err
 	}
@@ -79,7 +80,7 @@ func (t *Table) Post(r *http.Request) (web.Reply, error) {
 		Token     Token    `json:"token"`
 		ExpiresAt string   `json:"expires_at"`
 		Warnings  []string `json:"warnings,omitempty"`
-	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), msg.Texts(web.WarnMembers(given, body{}), web.Language(r))}}, nil
+	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), msg.Texts(web.WarnMembers(given, mesh.LeaseMembers{}), web.Language(r))}}, nil
 }
 
 // Remove ends a lease.

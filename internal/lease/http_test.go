@@ -2,7 +2,6 @@ package lease
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,7 +46,7 @@ func TestPost(t *testing.T) {
 	w.want(`SELECT kind || ' ' || before || ' ' || after FROM events ORDER BY seq`,
 		`lease.created  {"id":"l1","slot":"node-1","endpoints":[]}`,
 		`lease.renewed {"id":"l1","slot":"node-1","endpoints":[]} {"id":"l1","slot":"node-1","endpoints":["tcp://192.0.2.7:1"]}`)
-	hash := hex.EncodeToString(Token(token).hash())
+	hash := Token(token).hash()
 	w.want(`SELECT lower(hex(token)) FROM leases`, hash)
 	w.must(w.db.Close())
 	var files []byte

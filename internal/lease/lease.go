@@ -10,6 +10,7 @@ import (
 	"database/sql"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // Refusals of Table. A transaction returns one only before it changes anything.
@@ -31,6 +33,7 @@ const (
 	ErrTooMany      = sqlite.Refusal(msg.TooManyLeases)
 	ErrReleased     = sqlite.Refusal(msg.LeaseReleased)
 	ErrNoTemplate   = sqlite.Refusal(msg.LeaseNoTemplate)
+	ErrTokenTaken   = sqlite.Refusal(msg.LeaseTokenTaken)
 )
 
 const (
@@ -59,6 +62,7 @@ type Lease struct {
 	Endpoints []string
 	RenewedAt time.Time // of the last renewal that was written; zero for none
 	RenewedBy string
+	hash      string // of the token, in hexadecimal digits
 }
 
 // Rules say what a lease permits.
@@ -81,21 +85,8 @@ func newToken() Token {
 	return Token(base64.RawURLEncoding.EncodeToString(octets[:]))
 }
 
-// hash returns the stored form of a token.
-func (t Token) hash() []byte {
-	sum := sha256.Sum256([]byte(t))
-	return sum[:]
-}
-
-// body is the members of a lease that a client writes, and that answers have.
-type body struct {
-	Slot     string   `json:"slot"`
-	Schemes  []string `json:"schemes"`
-	CIDRs    []string `json:"cidrs"`
-	TTL      int64    `json:"ttl"` // seconds
-	Template []string `json:"template"`
-	PeerID   string   `json:"peer_id"`
-}
+// hash returns the hash of a token in hexadecimal digits.
+func (t Token) hash() string { return fmt.Sprintf("%x", sha256.Sum256([]byte(t))) }
 
 const (
 	lower  = "abcdefghijklmnopqrstuvwxyz"
@@ -113,36 +104,63 @@ func isScheme(text string) bool {
 	return text != "" && len(text) <= maxWord && strings.Contains(lower, text[:1]) && strings.Trim(text, lower+digits+"+.-") == ""
 }
 
-// rules checks the body. The error is a msg.Refusal.
-func (b body) rules() (r Rules, err error) {
-	r = Rules{Slot: b.Slot, Schemes: b.Schemes, TTL: time.Duration(b.TTL) * time.Second, Template: b.Template, PeerID: b.PeerID}
-	switch {
-	case !isSlot(b.Slot):
-		return r, msg.Refuse(msg.LeaseSlot)
-	case b.TTL < int64(minTTL/time.Second) || b.TTL > int64(maxTTL/time.Second):
-		return r, msg.Refuse(msg.LeaseTTL, int64(minTTL/time.Second), int64(maxTTL/time.Second))
-	case len(b.Schemes) > maxEntries || slices.ContainsFunc(b.Schemes, func(s string) bool { return !isScheme(s) }):
-		return r, msg.Refuse(msg.LeaseSchemes, maxEntries)
-	case b.PeerID != "" && !mesh.IsPeerID(b.PeerID):
-		return r, msg.Refuse(msg.LeasePeerID)
-	case len(b.CIDRs) > maxEntries:
-		return r, msg.Refuse(msg.LeaseCIDRs, "", maxEntries)
+// rulesOf checks the members of a lease. The error joins a msg.Refusal for each mistake.
+func rulesOf(m mesh.LeaseMembers) (r Rules, err error) {
+	r = Rules{Slot: m.Slot, Schemes: m.Schemes, TTL: time.Duration(m.TTL) * time.Second, Template: m.Template, PeerID: m.PeerID}
+	least, most := int64(minTTL/time.Second), int64(maxTTL/time.Second)
+	faults := []error{
+		msg.RefuseIf(!isSlot(m.Slot), msg.LeaseSlot),
+		msg.RefuseIf(m.TTL < least || m.TTL > most, msg.LeaseTTL, least, most),
+		msg.RefuseIf(len(m.Schemes) > maxEntries || slices.ContainsFunc(m.Schemes, func(s string) bool { return !isScheme(s) }), msg.LeaseSchemes, maxEntries),
+		msg.RefuseIf(m.PeerID != "" && !mesh.IsPeerID(m.PeerID), msg.LeasePeerID),
+		msg.RefuseIf(len(m.CIDRs) > maxEntries, msg.LeaseCIDRs, "", maxEntries),
 	}
-	for _, text := range b.CIDRs {
+	for _, text := range m.CIDRs {
 		prefix, err := mesh.ParseRange(text)
-		if err != nil {
-			return r, msg.Refuse(msg.LeaseCIDRs, text, maxEntries)
-		}
-		r.CIDRs = append(r.CIDRs, prefix)
+		r.CIDRs, faults = append(r.CIDRs, prefix), append(faults, msg.RefuseIf(err != nil, msg.LeaseCIDRs, text, maxEntries))
 	}
-	return r, r.checkTemplate()
+	return r, errors.Join(append(faults, r.checkTemplate())...)
 }
 
-// body is the inverse of rules.
-func (r Rules) body() body {
-	return body{
-		Slot: r.Slot, Schemes: listed(r.Schemes), CIDRs: r.ranges(), TTL: int64(r.TTL / time.Second), Template: listed(r.Template), PeerID: r.PeerID,
+// document returns the lease as GET state has it, with the members that answers have. It is the inverse of parse.
+func (l *Lease) document() mesh.Lease {
+	return mesh.Lease{TokenHash: l.hash, LeaseMembers: mesh.LeaseMembers{
+		Slot: l.Slot, Schemes: listed(l.Schemes), CIDRs: l.ranges(), TTL: int64(l.TTL / time.Second), Template: listed(l.Template), PeerID: l.PeerID,
+	}}
+}
+
+// parse reads the leases in a usage of a provisioning file. One with a masked token has no hash.
+func parse(body []byte) (all []Lease, err error) {
+	var usage struct {
+		Leases []mesh.Lease `json:"leases"`
 	}
+	if err := web.ParseBody(body, &usage); err != nil {
+		return nil, err
+	}
+	var faults []error
+	for i, d := range usage.Leases {
+		hash := strings.ToLower(d.TokenHash)
+		good := len(hash) == 2*sha256.Size && strings.Trim(hash, digits+"abcdef") == "" && d.Token == ""
+		switch {
+		case d.Masked():
+			hash, good = "", d.TokenHash == ""
+		case d.Token != "" && d.TokenHash == "":
+			hash, good = Token(d.Token).hash(), web.CheckToken(string(d.Token), nil) == nil
+		}
+		r, err := rulesOf(d.LeaseMembers)
+		faults = append(faults, msg.Faults(place(i), errors.Join(err, msg.RefuseIf(!good, msg.LeaseToken)))...)
+		all = append(all, Lease{Rules: r, hash: hash})
+	}
+	return all, errors.Join(faults...)
+}
+
+// place is the place of a lease in a usage of a document.
+func place(i int) string { return fmt.Sprintf("leases.[%d]", i) }
+
+// Check checks the leases in a usage of a provisioning file.
+func Check(body []byte) error {
+	_, err := parse(body)
+	return err
 }
 
 // checkTemplate checks each endpoint of the template with an address in it.

@@ -20,8 +20,8 @@ func (w *world) fill(leases int, formats ...string) (token Token) {
 	err := w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 		for i := range leases {
 			token = newToken()
-			l := Lease{ID: fmt.Sprint("full", i), Usage: 1, Rules: Rules{Slot: fmt.Sprint("s", i), TTL: time.Hour}}
-			if err := w.insert(ctx, tx, l, token); err != nil {
+			l := Lease{ID: fmt.Sprint("full", i), Usage: 1, hash: token.hash(), Rules: Rules{Slot: fmt.Sprint("s", i), TTL: time.Hour}}
+			if err := save(ctx, tx, &l); err != nil {
 				return err
 			}
 			var endpoints []string

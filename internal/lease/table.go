@@ -1,11 +1,13 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"log/slog"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -73,7 +76,7 @@ func (t *Table) Load(ctx context.Context) error {
 
 const selectLeases = `
 	SELECT l.seq, l.id, l.usage, u.id, u.name, u.provider_id, b.network_id, b.status = 'releasing',
-	       l.slot, l.schemes, l.cidrs, l.ttl, l.template, l.peer_id, l.endpoints, l.renewed_at, l.renewed_by
+	       l.slot, l.schemes, l.cidrs, l.ttl, l.template, l.peer_id, l.endpoints, l.renewed_at, l.renewed_by, lower(hex(l.token))
 	FROM leases l JOIN usages u ON u.seq = l.usage JOIN bindings b ON b.seq = l.usage`
 
 func scanLease(row sqlite.Scanner) (l Lease, err error) {
@@ -81,7 +84,7 @@ func scanLease(row sqlite.Scanner) (l Lease, err error) {
 	var seconds, renewed int64
 	err = row.Scan(&l.Seq, &l.ID, &l.Usage, &l.UsageID, &l.Name, &l.ServiceID, &l.Network, &l.Releasing,
 		&l.Slot, (*sqlite.TextList)(&l.Schemes), &ranges, &seconds, (*sqlite.TextList)(&l.Template), &l.PeerID,
-		(*sqlite.TextList)(&l.Endpoints), &renewed, &l.RenewedBy)
+		(*sqlite.TextList)(&l.Endpoints), &renewed, &l.RenewedBy, &l.hash)
 	for _, text := range ranges {
 		prefix, fault := mesh.ParseRange(text) // an older program stored IPv4 in IPv6 form
 		err = errors.Join(err, fault)          // a range that is not read must not become "all"
@@ -93,7 +96,7 @@ func scanLease(row sqlite.Scanner) (l Lease, err error) {
 
 // Find returns the lease of a token, or ErrUnknown.
 func (t *Table) Find(ctx context.Context, token Token) (Lease, error) {
-	return scanLease(t.db.Reading(ctx).QueryRowContext(ctx, selectLeases+` WHERE l.token = ?`, token.hash()))
+	return scanLease(t.db.Reading(ctx).QueryRowContext(ctx, selectLeases+` WHERE l.token = unhex(?)`, token.hash()))
 }
 
 // OfUsage returns the leases of a usage in the order of their slots, or ErrUnknownUsage.
@@ -126,10 +129,6 @@ type Creation struct {
 // the lease that the first one made another token, because only a hash of the first token is stored. The
 // error is ErrExists if the first token was used: then the client has it.
 func (t *Table) Create(ctx context.Context, c Creation) (made Lease, token Token, repeated bool, err error) {
-	id, err := t.newID()
-	if err != nil {
-		return made, "", false, err
-	}
 	token = newToken()
 	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if c.Again != nil {
@@ -142,10 +141,10 @@ func (t *Table) Create(ctx context.Context, c Creation) (made Lease, token Token
 				return err
 			}
 		}
-		if made, err = t.create(ctx, tx, c, id, token); err != nil || c.Again == nil {
+		if made, err = t.create(ctx, tx, c, token.hash()); err != nil || c.Again == nil {
 			return err
 		}
-		return t.replays.Keep(ctx, tx, *c.Again, id)
+		return t.replays.Keep(ctx, tx, *c.Again, made.ID)
 	})
 	return made, token, repeated, err
 }
@@ -159,12 +158,12 @@ func retoken(ctx context.Context, tx *sql.Tx, id string, token Token) (l Lease, 
 	case !l.RenewedAt.IsZero():
 		return l, ErrExists
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE leases SET token = ? WHERE seq = ?`, token.hash(), l.Seq)
+	_, err = tx.ExecContext(ctx, `UPDATE leases SET token = unhex(?) WHERE seq = ?`, token.hash(), l.Seq)
 	return l, err
 }
 
-// create makes a lease in a transaction.
-func (t *Table) create(ctx context.Context, tx *sql.Tx, c Creation, id string, token Token) (l Lease, err error) {
+// create makes a lease in a transaction. With ErrExists it returns the lease that the slot has.
+func (t *Table) create(ctx context.Context, tx *sql.Tx, c Creation, hash string) (l Lease, err error) {
 	if l, err = selectUsage(ctx, tx, c.Usage); err != nil {
 		return l, err
 	}
@@ -174,7 +173,7 @@ func (t *Table) create(ctx context.Context, tx *sql.Tx, c Creation, id string, t
 	old, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.usage = ? AND l.slot = ?`, l.Usage, c.Rules.Slot))
 	switch {
 	case err == nil && !c.Replace:
-		return l, ErrExists
+		return old, ErrExists
 	case err == nil:
 		err = t.end(ctx, tx, old)
 	case errors.Is(err, ErrUnknown):
@@ -183,8 +182,14 @@ func (t *Table) create(ctx context.Context, tx *sql.Tx, c Creation, id string, t
 	if err != nil {
 		return l, err
 	}
-	l.ID, l.Rules = id, c.Rules
-	return l, t.insert(ctx, tx, l, token)
+	l.Rules, l.hash = c.Rules, hash
+	if l.ID, err = t.newID(); err == nil {
+		err = save(ctx, tx, &l)
+	}
+	if err != nil {
+		return l, err
+	}
+	return l, t.events.Add(ctx, tx, l.event(events.LeaseCreated, nil, []string{}))
 }
 
 // checkRoom returns ErrTooMany if a usage has MaxLeases.
@@ -197,16 +202,84 @@ func checkRoom(ctx context.Context, tx *sql.Tx, usage int64) error {
 	return err
 }
 
-func (t *Table) insert(ctx context.Context, tx *sql.Tx, l Lease, token Token) error {
-	_, err := tx.ExecContext(ctx, `
-		INSERT INTO leases (id, usage, slot, token, schemes, cidrs, ttl, template, peer_id, endpoints, renewed_at, renewed_by)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '[]', 0, '')`,
-		l.ID, l.Usage, l.Slot, token.hash(), sqlite.TextList(l.Schemes), sqlite.TextList(l.ranges()), int64(l.TTL/time.Second),
-		sqlite.TextList(l.Template), l.PeerID)
-	if err != nil {
-		return err
+// save stores the rules and the token of a lease. If its slot has a lease, that one gets them and keeps its endpoints.
+func save(ctx context.Context, tx *sql.Tx, l *Lease) error {
+	if l.hash == "" {
+		return sqlite.Refusal(msg.LeaseToken) // it is masked, and nothing is stored
 	}
-	return t.events.Add(ctx, tx, l.event(events.LeaseCreated, nil, []string{}))
+	var seq int64
+	err := tx.QueryRowContext(ctx, `
+		INSERT INTO leases (id, usage, slot, token, schemes, cidrs, ttl, template, peer_id, endpoints, renewed_at, renewed_by)
+		SELECT ?1, ?2, ?3, unhex(?4), ?5, ?6, ?7, ?8, ?9, '[]', 0, ''
+		WHERE NOT EXISTS (SELECT 1 FROM leases WHERE token = unhex(?4) AND NOT (usage = ?2 AND slot = ?3))
+		ON CONFLICT (usage, slot) DO UPDATE SET token = excluded.token, schemes = excluded.schemes, cidrs = excluded.cidrs,
+		    ttl = excluded.ttl, template = excluded.template, peer_id = excluded.peer_id
+		RETURNING seq`,
+		l.ID, l.Usage, l.Slot, l.hash, sqlite.TextList(l.Schemes), sqlite.TextList(l.ranges()), int64(l.TTL/time.Second),
+		sqlite.TextList(l.Template), l.PeerID).Scan(&seq)
+	return sqlite.Absent(err, ErrTokenTaken)
+}
+
+// Documents returns all leases as GET state has them, by the seqs of their usages and in the order of their slots.
+func (t *Table) Documents(ctx context.Context) (map[int64][]mesh.Lease, error) {
+	all := map[int64][]mesh.Lease{}
+	leases, err := sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` ORDER BY l.usage, l.slot`)
+	for _, l := range leases {
+		all[l.Usage] = append(all[l.Usage], l.document())
+	}
+	return all, err
+}
+
+// SaveLeases makes the leases in a usage of a provisioning file, or changes what differs in them; their endpoints stay. With
+// prune it first ends the usage's other leases. The error joins the refusals of leases.
+func (t *Table) SaveLeases(ctx context.Context, usage string, body []byte, prune bool) (changed bool, err error) {
+	wanted, err := parse(body)
+	if err != nil {
+		return false, err
+	}
+	var refused []error
+	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		changed, refused = false, nil
+		kept := map[string]bool{}
+		for i := range wanted {
+			kept[wanted[i].Slot] = true
+		}
+		stored, err := t.OfUsage(ctx, usage)
+		for _, l := range stored {
+			if err == nil && prune && !kept[l.Slot] {
+				changed, err = true, t.end(ctx, tx, l)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		for i := range wanted {
+			differs, err := t.saveLease(ctx, tx, usage, &wanted[i])
+			if _, ok := errors.AsType[sqlite.Refusal](err); err != nil && !ok {
+				return err
+			}
+			changed, refused = changed || differs, append(refused, msg.Faults(place(i), err)...)
+		}
+		return nil
+	})
+	return changed, cmp.Or(err, errors.Join(refused...))
+}
+
+// saveLease is SaveLeases for one lease.
+func (t *Table) saveLease(ctx context.Context, tx *sql.Tx, usage string, wanted *Lease) (differs bool, err error) {
+	l, err := t.create(ctx, tx, Creation{Usage: usage, Rules: wanted.Rules}, wanted.hash)
+	if !errors.Is(err, ErrExists) {
+		return err == nil, err
+	}
+	before := l.document()
+	l.Rules, l.hash = wanted.Rules, cmp.Or(wanted.hash, l.hash)
+	if reflect.DeepEqual(before, l.document()) {
+		return false, nil
+	}
+	if err = save(ctx, tx, &l); err != nil || len(l.Endpoints) == 0 {
+		return err == nil, err
+	}
+	return true, t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
 }
 
 // Delete ends a lease of a usage and withdraws its endpoints, or returns ErrUnknown.

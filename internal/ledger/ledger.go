@@ -52,14 +52,13 @@ func New(c Config, owner string) *Ledger {
 	return g
 }
 
-// TakeOwner makes an owner this database's own, if the database has marked no value with
-// its present owner yet. It reports whether it did.
+// TakeOwner makes an owner this database's own, if no value may stand that is marked with its present owner: there is no
+// place, and a place is stored before a value is written. It reports whether it did.
 func (g *Ledger) TakeOwner(ctx context.Context, owner string) (taken bool, err error) {
 	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, `
-			UPDATE appliance SET owner = ? WHERE id = 1 AND
-			    NOT EXISTS (SELECT 1 FROM configuration WHERE id = 1) AND NOT EXISTS (SELECT 1 FROM services WHERE id > '') AND
-			    NOT EXISTS (SELECT 1 FROM places WHERE id > 0) AND NOT EXISTS (SELECT 1 FROM adopted)`, owner)
+			UPDATE appliance SET owner = ?
+			WHERE id = 1 AND NOT EXISTS (SELECT 1 FROM places WHERE id > 0) AND NOT EXISTS (SELECT 1 FROM adopted)`, owner)
 		if err != nil {
 			return err
 		}
@@ -73,7 +72,7 @@ func (g *Ledger) TakeOwner(ctx context.Context, owner string) (taken bool, err e
 // Owner returns the mark of this database's values in DNS.
 func (g *Ledger) Owner() string { return *g.owner.Load() }
 
-// UseOwner sets the owner after TakeOwner has stored it, before a value is marked with it.
+// UseOwner sets what Owner returns, after a commit with TakeOwner.
 func (g *Ledger) UseOwner(owner string) { g.owner.Store(&owner) }
 
 // Refusals by ForgetLeftover and Adopt.

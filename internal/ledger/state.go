@@ -132,9 +132,12 @@ var marked = []string{""}
 // stateIn is StateIn. It leaves out the records at other owner names than these, nil being all: a usage
 // with many leases has thousands. Where a usage is being released it reads all.
 func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names, owners []string) (state reconcile.State, err error) {
-	state.Owner = g.Owner()
-	if state.Adopted, err = sqlite.Collect(ctx, q, sqlite.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
+	marks, err := sqlite.Collect(ctx, q, sqlite.Text, `SELECT owner FROM appliance UNION ALL SELECT owner FROM adopted`)
+	if err != nil {
 		return state, err
+	}
+	if state.Owner, state.Adopted = marks[0], marks[1:]; len(names) == 0 {
+		return state, nil
 	}
 	l := loader{
 		q: q, now: g.config.Now, names: sqlite.TextList(names), at: map[string]int{},

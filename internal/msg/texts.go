@@ -109,6 +109,8 @@ const (
 	LeaseCIDRs            ID = "lease_cidrs_invalid"
 	LeaseTemplate         ID = "lease_template_invalid"
 	LeasePeerID           ID = "lease_peer_id_invalid"
+	LeaseToken            ID = "lease_token_invalid" // in provisioning files, as the next one
+	LeaseTokenTaken       ID = "lease_token_taken"
 	LeaseNoTemplate       ID = "lease_template_missing"
 	LeaseNoAddress        ID = "lease_address_missing"
 	LeaseScheme           ID = "lease_scheme_refused"
@@ -431,6 +433,8 @@ var texts = map[ID][2]string{
 	LeaseCIDRs:            {"cidrs 中的 %q 无效：应为地址范围，最多 %d 项", "cidrs: %q is not valid: want address ranges, at most %d"},
 	LeaseTemplate:         {"template 中的 %q 无效：应为 协议://{ip}:端口（端口 1 到 65535），最多 %d 项", "template: %q is not valid: want scheme://{ip}:port with a port from 1 to 65535, at most %d"},
 	LeasePeerID:           {"peer_id 无效：应为 libp2p 节点或 iroh 端点的标识", "peer_id is not valid: want a peer id of libp2p or an endpoint id of iroh"},
+	LeaseToken:            {"令牌无效：token 应为至少 16 个可打印且不含空白的 ASCII 字符，token_hash 应为 64 个十六进制数字；仅当该槽位已有租约时才能沿用已保存的令牌", "the token is not valid: want at least 16 printable ASCII characters without white space in token, or 64 hexadecimal digits in token_hash; only a slot with a lease keeps its stored token"},
+	LeaseTokenTaken:       {"另一租约已使用该令牌", "another lease has this token"},
 	LeaseNoTemplate:       {"租约没有 template，该前缀也没有租约允许的端点可供填入地址", "the lease has no template, and the prefix has no endpoint that the lease permits to put the address into"},
 	LeaseNoAddress:        {"请求没有地址，而发送方的地址 %s 不是公网地址", "the request has no address, and that of the client, %s, is not a public one"},
 	LeaseScheme:           {"租约不允许协议 %q；允许：%s", "the lease does not permit the scheme %q; it permits %s"},

@@ -28,12 +28,6 @@ type Table struct {
 	now func() time.Time
 }
 
-// Check checks a target of a provisioning file.
-func Check(body []byte) error {
-	_, err := resource.Parse[Target](body)
-	return err
-}
-
 // NewTable returns the targets of a database.
 func NewTable(db *sqlite.Database, now func() time.Time) *Table {
 	n := &Table{db: db, now: now}

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math"
 	"net/http"
+	"strings"
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -33,7 +34,7 @@ func (f Forms) Check(part string, body []byte) error {
 	case Usages:
 		b, want, err := decodeUsage(body)
 		changed, _ := b.Over(want)
-		return cmp.Or(err, changed.CheckEndpoints())
+		return errors.Join(err, changed.CheckEndpoints(), f[Leases](body))
 	}
 	return f[part](body)
 }
@@ -42,6 +43,9 @@ func (f Forms) Check(part string, body []byte) error {
 func (Forms) Blame(err error) (member, reason string, ok bool) {
 	f := web.FailureOf(err, nil)
 	member, reason = Blamed(f.ID, f.Error())
+	if part, ok := err.(msg.Inside); ok {
+		member = strings.TrimSuffix(part.At+"."+member, ".")
+	}
 	return member, reason, f.Cause == nil
 }
 
@@ -56,21 +60,22 @@ func decode[T any](body []byte) (v T, err error) {
 	return v, err
 }
 
+// usageBody is a usage of a document: the members of POST usages and of PATCH.
+type usageBody struct {
+	mesh.NewUsage
+	Leases []mesh.Lease `json:"leases"`
+}
+
 // decodeUsage reads a usage of a document, and checks it except for its endpoints. want has the members that identify it.
-func decodeUsage(body []byte) (b mesh.NewUsage, want mesh.Usage, err error) {
-	if b, err = decode[mesh.NewUsage](body); err == nil {
-		err = b.Complete()
-	}
-	if err != nil {
+func decodeUsage(body []byte) (b usageBody, want mesh.Usage, err error) {
+	if b, err = decode[usageBody](body); err != nil {
 		return b, want, err
 	}
-	prefix, fault := b.Prefix()
-	if fault != "" {
-		return b, want, msg.Refuse(fault)
-	}
+	prefix, _ := b.Prefix()
 	want = mesh.Usage{ServiceID: b.ServiceID, Prefix: prefix, Network: sqlite.Given(b.NetworkID)}
-	err = b.Normalize()
-	return b, want, err
+	fault := mesh.PrefixFault(b.CustomPrefix)
+	return b, want, errors.Join(b.Complete(), msg.RefuseIf(b.NetworkID == nil, msg.NetworkIDMissing),
+		msg.RefuseIf(b.PrefixMode == mesh.CustomMode && fault != "", fault), b.Normalize())
 }
 
 // Operations are the operations of requests, and the questions, with which an Applier works: all in one transaction.
@@ -95,6 +100,8 @@ type Operations interface {
 	SaveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error
 	KeepUsage(ctx context.Context, id string) error
 	ReleaseUsage(ctx context.Context, id string, force bool) (freed bool, version int64, err error)
+	// SaveLeases brings the leases of a usage to those in its body. It keeps others, unless prune is true.
+	SaveLeases(ctx context.Context, usage string, body []byte, prune bool) (changed bool, err error)
 }
 
 // Part is the stored entries of a part whose entries depend on no other.
@@ -110,17 +117,15 @@ type Applier struct {
 	Forms
 	Operations
 	parts map[string]Part
-	start bool
-	seen  map[string]int // numbers of the usages of the document so far, by service, network and prefix
 
 	Taken    string   // the owner that the database has taken, "" for none
 	Warnings []string // about stored entries that cannot work, in English
 	InUse    []string // services that cannot be deleted yet
 }
 
-// NewApplier returns an Applier. start means that the database was opened just now, so nothing uses its owner yet.
-func NewApplier(f Forms, o Operations, parts map[string]Part, start bool) *Applier {
-	return &Applier{Forms: f, Operations: o, parts: parts, start: start, seen: map[string]int{}}
+// NewApplier returns an Applier.
+func NewApplier(f Forms, o Operations, parts map[string]Part) *Applier {
+	return &Applier{Forms: f, Operations: o, parts: parts}
 }
 
 var unchanged Change
@@ -131,7 +136,8 @@ func (a *Applier) warn(all []msg.Phrase) {
 }
 
 // Save stores an entry of a part if it differs.
-func (a *Applier) Save(ctx context.Context, part string, body []byte) (Change, error) {
+func (a *Applier) Save(ctx context.Context, part string, e Entry) (Change, error) {
+	body := e.Body
 	switch part {
 	case Owner:
 		return a.saveOwner(ctx, body)
@@ -140,7 +146,7 @@ func (a *Applier) Save(ctx context.Context, part string, body []byte) (Change, e
 	case Services:
 		return a.saveService(ctx, body)
 	case Usages:
-		return a.saveUsage(ctx, body)
+		return a.saveUsage(ctx, e)
 	}
 	id, changed, err := a.parts[part].Apply(ctx, body)
 	if err != nil || !changed {
@@ -149,18 +155,16 @@ func (a *Applier) Save(ctx context.Context, part string, body []byte) (Change, e
 	return Did("PUT "+part+"/{id}", id, nil)
 }
 
-// saveOwner makes an owner that of a new database; an older database adopts it.
+// saveOwner makes an owner that of a database that has published nothing; any other database adopts it.
 func (a *Applier) saveOwner(ctx context.Context, body []byte) (Change, error) {
 	owner, err := decodeOwner(body)
 	if err != nil || owner == a.Owner() {
 		return unchanged, err
 	}
-	if a.start {
-		taken, err := a.TakeOwner(ctx, owner)
-		if err != nil || taken {
-			a.Taken = owner
-			return Change{What: "owner", ID: owner, Status: http.StatusOK}, err
-		}
+	taken, err := a.TakeOwner(ctx, owner)
+	if err != nil || taken {
+		a.Taken = owner
+		return Change{What: "owner", ID: owner, Status: http.StatusOK}, err
 	}
 	adopted, err := a.Adopted(ctx, owner)
 	if err != nil || adopted {
@@ -198,65 +202,78 @@ func (a *Applier) saveService(ctx context.Context, body []byte) (Change, error) 
 	return Did("PUT services/{id}", v.ID, err)
 }
 
-// saveUsage reserves a usage, or changes the members that differ in a reserved one.
-func (a *Applier) saveUsage(ctx context.Context, body []byte) (Change, error) {
-	b, want, err := decodeUsage(body)
+// saveUsage reserves a usage, or changes the members and leases that differ in a reserved one. The leases that are not refused
+// are saved.
+func (a *Applier) saveUsage(ctx context.Context, e Entry) (c Change, err error) {
+	b, want, err := decodeUsage(e.Body)
 	if err != nil {
 		return unchanged, err
 	}
 	same, err := a.Operations.SameUsages(ctx, want)
+	var u mesh.Usage
+	var request string
+	switch {
+	case err != nil:
+	case e.number < len(same):
+		u = same[e.number]
+		if _, differs := b.Over(u); differs {
+			request, err = "PATCH usages/{id}", a.SaveUsage(ctx, u, b.UsageChange)
+		}
+		if err == nil && u.Status == mesh.Releasing {
+			request, err = "POST usages", a.KeepUsage(ctx, u.ID)
+		}
+	default:
+		var warnings []msg.Phrase
+		request = "POST usages"
+		if u, warnings, err = a.Reserve(ctx, b.NewUsage); err == nil {
+			a.warn(warnings)
+		}
+	}
 	if err != nil {
 		return unchanged, err
 	}
-	number := a.seen[want.Key()]
-	a.seen[want.Key()]++
-	if number >= len(same) {
-		u, warnings, err := a.Reserve(ctx, b)
-		if err == nil {
-			a.warn(warnings)
+	if b.Leases != nil {
+		var changed bool
+		if changed, err = a.SaveLeases(ctx, u.ID, e.Body, e.prune); changed {
+			request = cmp.Or(request, "POST usages/{id}/leases")
 		}
-		return Did("POST usages", u.ID, err)
 	}
-	u, c := same[number], unchanged
-	if _, differs := b.Over(u); differs {
-		c, err = Did("PATCH usages/{id}", u.ID, a.SaveUsage(ctx, u, b.UsageChange))
-	}
-	if err == nil && u.Status == mesh.Releasing {
-		return Did("POST usages", u.ID, a.KeepUsage(ctx, u.ID))
+	if request != "" {
+		c, _ = Did(request, u.ID, nil)
 	}
 	return c, err
 }
 
-// SameUsages returns the seqs of the stored usages that match a body; none where they are refused, which Save reports.
-func (a *Applier) SameUsages(ctx context.Context, body []byte) (seqs []int64, err error) {
+// SameUsages returns the ids of the stored usages that match a body; none where they are refused, which Save reports.
+func (a *Applier) SameUsages(ctx context.Context, body []byte) (ids []string, err error) {
 	_, want, err := decodeUsage(body)
 	var same []mesh.Usage
 	if err == nil {
 		same, err = a.Operations.SameUsages(ctx, want)
 	}
 	for _, u := range same {
-		seqs = append(seqs, u.Seq)
+		ids = append(ids, u.ID)
 	}
 	if _, _, refused := a.Blame(err); refused {
 		err = nil
 	}
-	return seqs, err
+	return ids, err
 }
 
-// Held returns the stored entries of a part that a document can have.
-func (a *Applier) Held(ctx context.Context, part string) iter.Seq2[Held, error] {
+// Held returns the ids of the stored entries of a part that a document can have.
+func (a *Applier) Held(ctx context.Context, part string) iter.Seq2[string, error] {
 	switch part {
 	case Usages:
-		return sqlite.Made(a.AllUsages(ctx, math.MaxInt64), func(u mesh.Usage) (Held, bool) { return Held{Seq: u.Seq, ID: u.ID}, u.Documented() })
+		return sqlite.Made(a.AllUsages(ctx, math.MaxInt64), func(u mesh.Usage) (string, bool) { return u.ID, u.Documented() })
 	case Services:
-		return sqlite.Made(a.AllServices(ctx), func(v mesh.Service) (Held, bool) { return Held{ID: v.ID}, v.Documented() })
+		return sqlite.Made(a.AllServices(ctx), func(v mesh.Service) (string, bool) { return v.ID, v.Documented() })
 	}
-	return func(yield func(Held, error) bool) {
+	return func(yield func(string, error) bool) {
 		ids, err := a.parts[part].IDs(ctx)
-		for i := 0; i < len(ids) && yield(Held{ID: ids[i]}, nil); i++ {
+		for i := 0; i < len(ids) && yield(ids[i], nil); i++ {
 		}
 		if err != nil {
-			yield(Held{}, err)
+			yield("", err)
 		}
 	}
 }

@@ -39,11 +39,12 @@ func asJSON(t *testing.T, v any) string {
 }
 
 // TestMembersOnce: each option of a usage and each member of a service is in provisioning files, documents, answers,
-// warnings and events, because all have the one struct.
+// warnings and events, because all have the one struct. Each member of a lease is in files and documents.
 func TestMembersOnce(t *testing.T) {
 	u, v := mesh.Usage{Options: filled[mesh.Options]()}, mesh.Service{ServiceMembers: filled[mesh.ServiceMembers](), Config: "{}"}
-	usage, _ := UsageOf(u)
+	usage, _ := UsageOf(u, nil)
 	service, _ := ServiceOf(v)
+	leased, _ := UsageOf(u, []mesh.Lease{{}})
 	for _, kind := range []struct {
 		members, warned []string
 		form            form
@@ -54,6 +55,7 @@ func TestMembersOnce(t *testing.T) {
 			[]any{usage, answers.NewUsage(u, answers.ListedPublish{}, msg.English), events.Changed(u, u).Detail.After}, ""},
 		{strictjson.Fields(mesh.ServiceMembers{}), strictjson.Fields(answers.Service{}), serviceForm,
 			[]any{service, answers.NewService(v), events.OfService(mesh.Service{}, v).Detail.After}, "id"},
+		{strictjson.Fields(mesh.LeaseMembers{}), strictjson.Fields(mesh.Lease{}), leaseForm, []any{leased}, ""},
 	} {
 		for _, name := range kind.members {
 			if kind.form.members[name] == "" || !slices.Contains(kind.warned, name) {

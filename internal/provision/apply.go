@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strings"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
 
@@ -26,34 +27,46 @@ type Checks interface {
 func (d *Document) Check(c Checks) error {
 	w := work{Document: d, checks: c, mistakes: slices.Clone(d.mistakes)}
 	for _, part := range parts {
-		for _, e := range d.Entries[part] {
+		for i, e := range d.Entries[part] {
 			if e.bad {
 				continue
 			}
+			before := len(w.mistakes)
 			if err := w.done(e, Change{}, c.Check(part, e.Body)); err != nil {
 				return err
 			}
+			d.Entries[part][i].bad = len(w.mistakes) > before
 		}
 	}
 	return w.result()
+}
+
+// Warnings returns what warn says of the configuration and then of each service, unless Check has found a mistake in it.
+func (d *Document) Warnings(warn func(part string, body []byte) []msg.Phrase) (all Mistakes) {
+	for _, part := range []string{Configuration, Services} {
+		for i := range d.Entries[part] {
+			e := &d.Entries[part][i]
+			if e.bad {
+				continue
+			}
+			for _, w := range warn(part, e.Body) {
+				all = append(all, e.Mistake("", w.In(msg.English)))
+			}
+		}
+	}
+	return all
 }
 
 // Appliance is the operations of the API that Apply uses, all in one transaction. The zero Change means that nothing
 // had to change.
 type Appliance interface {
 	Checks
-	Save(ctx context.Context, part string, body []byte) (Change, error)
-	// Held returns the stored entries of a part that can appear in a document.
-	Held(ctx context.Context, part string) iter.Seq2[Held, error]
-	// SameUsages returns the seqs of the stored usages that match a body.
-	SameUsages(ctx context.Context, body []byte) ([]int64, error)
+	Save(ctx context.Context, part string, e Entry) (Change, error)
+	// Held returns the ids of the stored entries of a part that can appear in a document.
+	Held(ctx context.Context, part string) iter.Seq2[string, error]
+	// SameUsages returns the ids of the stored usages that match a body.
+	SameUsages(ctx context.Context, body []byte) ([]string, error)
 	Remove(ctx context.Context, part, id string) (Change, error)
-}
-
-// Held is a stored entry.
-type Held struct {
-	Seq int64 // of a usage, else 0
-	ID  string
 }
 
 // Change is a change that was made, described as the equivalent request. Without What there was no
@@ -64,10 +77,13 @@ type Change struct {
 	File     string // file that asks for the change
 }
 
-// Did returns the change of a request of the API, such as "POST adopt", and its error.
+// Did returns the change of a request of the API, such as "POST adopt", or its error.
 func Did(request, id string, err error) (Change, error) {
+	if err != nil {
+		return unchanged, err
+	}
 	method, path, _ := strings.Cut(request, " ")
-	return Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
+	return Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, nil
 }
 
 // Applied is the result of applying a document.
@@ -145,26 +161,25 @@ func (w *work) result() error {
 	return w.mistakes
 }
 
-// done records the result of an entry. A refusal is a mistake; done returns every other error.
+// done records the result of an entry. Each refusal is a mistake; done returns every other error.
 func (w *work) done(e Entry, c Change, err error) error {
-	if err == nil {
-		if c.File = e.file; c.What != "" {
-			w.changes = append(w.changes, c)
-		}
-		return nil
+	if c.File = e.file; c.What != "" {
+		w.changes = append(w.changes, c)
 	}
-	member, reason, ok := w.checks.Blame(err)
-	switch {
-	case !ok:
-		return fmt.Errorf("%s: %w", e.Mistake("", "").where(), err)
-	case member == secrets.Mask:
-		w.mistakes = append(w.mistakes, e.Masked(reason)...)
-	default:
-		v, inConfig := e.value(), path{"config", member}
-		if v.Member(member) == nil && v.At(inConfig) != nil {
-			member = inConfig.String() // the member is in the config of a service
+	for _, err := range msg.Faults("", err) {
+		member, reason, ok := w.checks.Blame(err)
+		switch {
+		case !ok:
+			return fmt.Errorf("%s: %w", e.Mistake("", "").where(), err)
+		case member == secrets.Mask:
+			w.mistakes = append(w.mistakes, e.Masked(reason)...)
+		default:
+			v, inConfig := e.value(), path{"config", member}
+			if v.Member(member) == nil && v.At(inConfig) != nil {
+				member = inConfig.String() // the member is in the config of a service
+			}
+			w.mistakes = append(w.mistakes, e.Mistake(member, reason))
 		}
-		w.mistakes = append(w.mistakes, e.Mistake(member, reason))
 	}
 	return nil
 }
@@ -176,7 +191,8 @@ func (w *work) save(ctx context.Context, a Appliance, part string) error {
 			w.waits.Entries[part] = append(w.waits.Entries[part], e)
 			continue
 		}
-		c, err := a.Save(ctx, part, e.Body)
+		e.prune = w.Prune != PruneNone && len(w.waits.lasting) == 0
+		c, err := a.Save(ctx, part, e)
 		if err != nil {
 			w.waits.Entries[part] = append(w.waits.Entries[part], e)
 			if part == Services {
@@ -195,36 +211,31 @@ func (w *work) compare(ctx context.Context, a Appliance, part string) error {
 	if w.Prune == PruneNone || w.Entries[part] == nil {
 		return nil
 	}
-	kept := map[Held]bool{}
+	kept := map[string]bool{}
 	for _, e := range w.Entries[part] {
-		if part != Usages {
-			kept[Held{ID: e.text("id")}] = true
-			continue
+		same := []string{e.text("id")}
+		if part == Usages {
+			var err error
+			if same, err = a.SameUsages(ctx, e.Body); err != nil {
+				return err
+			}
 		}
-		same, err := a.SameUsages(ctx, e.Body)
-		if err != nil {
-			return err
-		}
-		for _, seq := range same {
-			kept[Held{Seq: seq}] = true
+		for _, id := range same {
+			kept[id] = true
 		}
 	}
 	if part == Services {
 		for _, e := range w.Entries[Usages] {
-			kept[Held{ID: e.text("service_id")}] = true
+			kept[e.text("service_id")] = true
 		}
 	}
 	total := 0
-	for held, err := range a.Held(ctx, part) {
+	for id, err := range a.Held(ctx, part) {
 		if err != nil {
 			return err
 		}
-		key := Held{Seq: held.Seq}
-		if part != Usages {
-			key = Held{ID: held.ID}
-		}
-		if total++; !kept[key] {
-			w.lacking[part] = append(w.lacking[part], held.ID)
+		if total++; !kept[id] {
+			w.lacking[part] = append(w.lacking[part], id)
 		}
 	}
 	w.lacking[part] = w.few(part, w.lacking[part], total)

@@ -27,9 +27,10 @@ type stored struct {
 }
 
 type storedUsage struct {
-	Held
+	ID                           string
 	service, prefix, description string
 	network                      float64
+	leases                       map[string]string // bodies by slot
 }
 
 func (s *stored) did(request, id string) (Change, error) {
@@ -39,7 +40,8 @@ func (s *stored) did(request, id string) (Change, error) {
 	return Did(request, id, nil)
 }
 
-func (s *stored) Save(_ context.Context, part string, body []byte) (Change, error) {
+func (s *stored) Save(_ context.Context, part string, e Entry) (Change, error) {
+	body := e.Body
 	switch part {
 	case Owner:
 		return s.saveOwner(strings.Trim(string(body), `"`))
@@ -48,28 +50,52 @@ func (s *stored) Save(_ context.Context, part string, body []byte) (Change, erro
 	case Services:
 		return s.saveService(body)
 	case Usages:
-		return s.saveUsage(body)
+		return s.saveUsage(e)
 	}
 	return s.saveTarget(body)
 }
 
-func (s *stored) Held(_ context.Context, part string) iter.Seq2[Held, error] {
-	var all []Held
+// saveLeases saves the leases of a usage as the operations do: a refusal keeps the others.
+func (s *stored) saveLeases(u storedUsage, e Entry) (changed bool, err error) {
+	var faults []error
+	v := e.value()
+	list := member(v, Leases)
+	if list == nil {
+		return false, nil
+	}
+	if e.prune {
+		for slot := range u.leases {
+			if !strings.Contains(string(e.Body), fmt.Sprintf(`"slot": %q`, slot)) {
+				delete(u.leases, slot)
+				changed = true
+			}
+		}
+	}
+	for i, item := range list.Items {
+		slot, text := item.Member("slot").Text, string(e.raw[item.Begin:item.End])
+		switch {
+		case s.locked[slot]:
+			faults = append(faults, refusal(fmt.Sprintf("leases.[%d].token", i)))
+		case u.leases[slot] != text:
+			u.leases[slot], changed = text, true
+		}
+	}
+	return changed, errors.Join(faults...)
+}
+
+func (s *stored) Held(_ context.Context, part string) iter.Seq2[string, error] {
+	var all []string
 	switch part {
 	case Usages:
 		for _, u := range s.usages {
-			all = append(all, u.Held)
+			all = append(all, u.ID)
 		}
 	case Services:
-		for _, id := range slices.Sorted(maps.Keys(s.services)) {
-			all = append(all, Held{ID: id})
-		}
+		all = slices.Sorted(maps.Keys(s.services))
 	case Notifications:
-		for _, id := range slices.Sorted(maps.Keys(s.targets)) {
-			all = append(all, Held{ID: id})
-		}
+		all = slices.Sorted(maps.Keys(s.targets))
 	}
-	return func(yield func(Held, error) bool) {
+	return func(yield func(string, error) bool) {
 		for _, held := range all {
 			if !yield(held, nil) {
 				return
@@ -138,7 +164,20 @@ func (s *stored) same(u storedUsage) int {
 	})
 }
 
-func (s *stored) saveUsage(body []byte) (Change, error) {
+func (s *stored) saveUsage(e Entry) (Change, error) {
+	c, err := s.saveOneUsage(e.Body)
+	i := s.same(usageOf(e.Body))
+	if err != nil || i < 0 {
+		return c, err
+	}
+	changed, err := s.saveLeases(s.usages[i], e)
+	if changed && c.What == "" {
+		c, _ = s.did("POST usages/{id}/leases", s.usages[i].ID)
+	}
+	return c, err
+}
+
+func (s *stored) saveOneUsage(body []byte) (Change, error) {
 	u := usageOf(body)
 	if i := s.same(u); i >= 0 {
 		if s.usages[i].description == u.description {
@@ -156,14 +195,14 @@ func (s *stored) saveUsage(body []byte) (Change, error) {
 		}
 	}
 	s.last++
-	u.Held = Held{Seq: s.last, ID: fmt.Sprint("u", s.last)}
+	u.ID, u.leases = fmt.Sprint("u", s.last), map[string]string{}
 	s.usages = append(s.usages, u)
 	return s.did("POST usages", u.ID)
 }
 
-func (s *stored) SameUsages(_ context.Context, body []byte) (all []int64, err error) {
+func (s *stored) SameUsages(_ context.Context, body []byte) (all []string, err error) {
 	if i := s.same(usageOf(body)); i >= 0 {
-		all = append(all, s.usages[i].Seq)
+		all = append(all, s.usages[i].ID)
 	}
 	return all, nil
 }
@@ -301,6 +340,48 @@ POST usages u2 200 from 2.json
 	}
 }
 
+// TestLeases saves, keeps, prunes and keeps waiting leases. A usage without a list of leases keeps all, and so does a prune
+// that is refused.
+func TestLeases(t *testing.T) {
+	s := newStored()
+	s.apply(t, services)
+	document := func(prune, more string) string {
+		return `{"prune": ` + prune + `, "usages": [{"service_id": "a", "custom_prefix": "x", "network_id": 1` + more + `}]}`
+	}
+	leases := func(ttl int, slots ...string) string {
+		var all []string
+		for _, slot := range slots {
+			all = append(all, fmt.Sprintf(`{"slot": %q, "ttl": %d, "token_hash": %q}`, slot, ttl, slot))
+		}
+		return `, "leases": [` + strings.Join(all, ",\n") + `]`
+	}
+	const changed = "POST usages/{id}/leases u1 200 from 0.json\n"
+	for _, step := range []struct{ name, document, want, slots string }{
+		{"made", document("false", leases(60, "a", "b", "c")), "POST usages u1 200 from 0.json\n", "[a b c]"},
+		{"again", document("true", leases(60, "a", "b", "c")), "", "[a b c]"},
+		{"changed", document("false", leases(61, "a", "b")), changed, "[a b c]"},
+		{"without the member", document("true", ""), "", "[a b c]"},
+		{"null", document("true", `, "leases": null`), "", "[a b c]"},
+		{"pruned", document("true", leases(61, "a", "b")), changed, "[a b]"},
+		{"with a description", document("true", `, "description": "y"`+leases(61, "b")), "PATCH usages/{id} u1 200 from 0.json\n", "[b]"},
+		{"all pruned", document("true", `, "description": "y", "leases": []`), changed, "[]"},
+	} {
+		got, waits := s.apply(t, step.document)
+		if slots := fmt.Sprint(slices.Sorted(maps.Keys(s.usages[0].leases))); got != step.want || waits != nil || slots != step.slots {
+			t.Errorf("%s: waits %v, %s\n%s\nwant\n%s", step.name, waits, slots, got, step.want)
+		}
+	}
+	s.locked["b"], s.locked["d"] = true, true
+	got, waits := s.apply(t, document("false", `, "description": "y"`+leases(60, "a", "b", "c", "d")))
+	if want := changed + "0.json:2: usages[0].leases[1].token: is refused\n0.json:4: usages[0].leases[3].token: is refused\n"; got != want || waits == nil {
+		t.Fatalf("%s\nwant\n%s", got, want)
+	}
+	clear(s.locked)
+	if again, still := s.applyDocument(t, waits, ""); strings.Count(again, "\n") != 1 || still != nil || len(s.usages[0].leases) != 4 {
+		t.Errorf("when all is allowed:\n%s", again)
+	}
+}
+
 // TestFormKeepsAll has a mistake of form in one of two files: nothing is applied.
 func TestFormKeepsAll(t *testing.T) {
 	s := newStored()
@@ -322,7 +403,7 @@ func TestBrokenDatabase(t *testing.T) {
 	} {
 		s := newStored()
 		s.services["old"] = "x"
-		s.usages = []storedUsage{{Held: Held{ID: "old"}, service: "old"}}
+		s.usages = []storedUsage{{ID: "old", service: "old"}}
 		s.fails = request
 		got, waits := s.apply(t, services, usages, "{\n\"prune\": true}")
 		if got != "not applied: "+want+": the database is broken\n" || waits != nil {

@@ -26,6 +26,7 @@ const (
 	Usages        = "usages"
 	Notifications = "notifications"
 	Secondaries   = "secondaries"
+	Leases        = "leases" // a member of usages
 )
 
 // Document is the content of all files.
@@ -57,11 +58,13 @@ const (
 type Entry struct {
 	Body secrets.JSON
 
-	file string
-	line int
-	path path
-	raw  secrets.JSON // as written in the file
-	bad  bool         // it has mistakes, so that its meaning is unclear
+	file   string
+	line   int
+	path   path
+	raw    secrets.JSON // as written in the file
+	bad    bool         // it has mistakes, so that its meaning is unclear
+	number int          // of a usage: how many with the same network in the same service stand before it
+	prune  bool         // of a usage: its other leases end
 }
 
 // Mistake returns a mistake in a member of the entry, "" for the whole entry. Dots separate nested
@@ -135,10 +138,11 @@ type form struct {
 }
 
 var (
-	configurationForm = formOf[mesh.Configuration]()
-	serviceForm       = formOf[mesh.ServiceBody]("config", "id", "name")
-	configForm        = form{others: true, members: formOf[mesh.ServiceConfig]().members}
-	usageForm         = formOf[mesh.NewUsage]()
+	configurationForm = formOf(new(mesh.Configuration))
+	serviceForm       = formOf(new(mesh.ServiceBody), "config", "id", "name")
+	configForm        = form{others: true, members: formOf(new(mesh.ServiceConfig)).members}
+	usageForm         = formOf(new(usageBody))
+	leaseForm         = formOf(new(mesh.Lease), "slot", "ttl")
 	// otherForms are the parts whose entries depend on no other entry.
 	otherForms = map[string]form{
 		Notifications: {required: []string{"id", "kind", "url"}, members: map[string]string{
@@ -154,10 +158,10 @@ var (
 	members    = append(slices.Clone(parts), "prune")
 )
 
-// formOf returns the form of the objects that are decoded into a struct.
-func formOf[T any](required ...string) form {
+// formOf returns the form of the objects that are decoded into the struct that v points to.
+func formOf(v any, required ...string) form {
 	f := form{members: map[string]string{}, required: required}
-	strictjson.EachField(new(T), func(name string, field any) error {
+	strictjson.EachField(v, func(name string, field any) error {
 		f.members[name] = typeOf(field)
 		return nil
 	})
@@ -171,7 +175,7 @@ func typeOf(field any) string {
 		return aBoolean
 	case *[]string:
 		return texts
-	case **int64:
+	case *int64, **int64:
 		return anInteger
 	case **mesh.NetworkID:
 		return aNatural
@@ -179,6 +183,8 @@ func typeOf(field any) string {
 		return aSecret
 	case *secrets.JSON, *json.RawMessage:
 		return anObject
+	case *[]mesh.Lease:
+		return string(strictjson.KindArray)
 	}
 	return aText
 }
@@ -263,10 +269,10 @@ func (f *file) once(what string, e Entry, member ...string) {
 	f.mistakes = append(f.mistakes, m)
 }
 
-// onceByID is once for an entry of a part with ids.
-func (f *file) onceByID(part string, v value, e Entry) {
-	if id := v.Member("id"); id != nil && id.Kind == strictjson.KindString {
-		f.once(part+" "+id.Text, e, "id")
+// onceBy is once for the text of a member, such as an id, among some entries.
+func (f *file) onceBy(member, among string, v value, e Entry) {
+	if m := v.Member(member); m != nil && m.Kind == strictjson.KindString {
+		f.once(among+" "+m.Text, e, member)
 	}
 }
 
@@ -290,30 +296,54 @@ func (f *file) service(v value, at path) {
 		f.object(*config, at, configForm)
 		e.Body = secrets.JSON(v.Edited(f.text, f.credentialsOf(*config, at)))
 	}
-	f.onceByID(Services, v, e)
+	f.onceBy("id", Services, v, e)
 	f.add(Services, e)
 }
 
 func (f *file) usage(v value, at path) {
 	e := f.entry(v, at)
 	f.object(v, at, usageForm)
-	service, prefix := member(v, "service_id"), member(v, "custom_prefix")
+	service, prefix, network := member(v, "service_id"), member(v, "custom_prefix"), member(v, "network_id")
+	given := prefix != nil && prefix.Text != ""
 	switch mode := member(v, "prefix_mode"); {
-	case prefix == nil || prefix.Text == "" || mode == nil:
-	case mode.Text == "auto":
+	case mode == nil:
+	case given && mode.Text == "auto":
 		f.fault(*prefix, at.Member("custom_prefix"), "mode auto makes the prefix of the network")
-	case service != nil:
+	case service == nil:
+	case given:
 		f.once("prefix "+mesh.Usage{ServiceID: service.Text, Prefix: prefix.Text}.Key(), e, "custom_prefix")
+	case network != nil:
+		same := "network " + service.Text + " " + network.Text
+		if last, there := f.seen[same]; there {
+			e.number = last.number + 1
+		}
+		f.seen[same] = e
+	}
+	if list := member(v, Leases); list != nil {
+		e.Body = secrets.JSON(v.Edited(f.text, f.leases(*list, at.Member(Leases))))
 	}
 	f.add(Usages, e)
+}
+
+// leases checks the form of the leases of a usage, and returns the edits for their credentials.
+func (f *file) leases(list value, at path) (all []strictjson.Edit) {
+	place := f.entry(list, at).Mistake("", "").where()
+	for i, v := range list.Items {
+		e := f.entry(v, at.Item(i))
+		f.object(v, e.path, leaseForm)
+		f.onceBy("slot", place, v, e)
+		f.onceBy("token_hash", "token", v, e)
+		all = append(all, f.otherCredentials(leaseForm, v, e.path)...)
+	}
+	return all
 }
 
 // other reads an entry of another part.
 func (f *file) other(part string, v value, at path) {
 	e := f.entry(v, at)
 	f.object(v, at, otherForms[part])
-	e.Body = secrets.JSON(v.Edited(f.text, f.otherCredentials(part, v, at)))
-	f.onceByID(part, v, e)
+	e.Body = secrets.JSON(v.Edited(f.text, f.otherCredentials(otherForms[part], v, at)))
+	f.onceBy("id", part, v, e)
 	f.add(part, e)
 }
 

@@ -20,9 +20,8 @@ type Files struct {
 	Log         *slog.Logger
 	Faults      *atomic.Int64 // number of faults for which the files, or entries of them, are not applied
 
-	// Transact applies a document in one transaction. start is true before anything else uses the
-	// database.
-	Transact func(ctx context.Context, document *Document, start bool) (Applied, error)
+	// Transact applies a document in one transaction.
+	Transact func(ctx context.Context, document *Document) (Applied, error)
 	// Refused stores that files, or entries of them, are not applied, and why.
 	Refused func(ctx context.Context, reasons []string) error
 
@@ -39,12 +38,12 @@ var pauses = daemon.Backoff{First: time.Second, Longest: time.Minute}
 // Apply reads and applies the files. It logs the entries that the stored state does not allow, which
 // wait. It returns Mistakes when the files themselves are wrong, and errors of the database. After an
 // error nothing is applied.
-func (f *Files) Apply(ctx context.Context, start bool) error {
+func (f *Files) Apply(ctx context.Context) error {
 	document := Read(f.Path, f.Credentials)
 	for _, name := range document.Hidden {
 		f.Log.Warn("a provisioning file is passed over, because its name begins with a dot", "file", name)
 	}
-	err := f.apply(ctx, document, start)
+	err := f.apply(ctx, document)
 	mistakes, _ := errors.AsType[Mistakes](err)
 	f.form = len(mistakes)
 	f.refuse(ctx, err)
@@ -56,7 +55,7 @@ func (f *Files) Apply(ctx context.Context, start bool) error {
 // Again applies the entries that wait. It logs only news.
 func (f *Files) Again(ctx context.Context) {
 	failure, waiting := f.failure, len(f.waiting)
-	err := f.apply(ctx, f.waits, false)
+	err := f.apply(ctx, f.waits)
 	f.count()
 	if err != nil && err.Error() != failure {
 		LogLines(f.Log, slog.LevelError, "the provisioning file is not applied", err)
@@ -84,8 +83,8 @@ func (f *Files) Due() time.Duration {
 }
 
 // apply applies a document, and logs the result.
-func (f *Files) apply(ctx context.Context, document *Document, start bool) error {
-	applied, err := f.Transact(ctx, document, start)
+func (f *Files) apply(ctx context.Context, document *Document) error {
+	applied, err := f.Transact(ctx, document)
 	if _, ok := errors.AsType[Mistakes](err); ok {
 		return err // the entries of an earlier document keep waiting
 	}

@@ -26,7 +26,7 @@ func applying(t *testing.T, results ...func(*Document) (Applied, error)) (*Files
 	logs := &support.Log{}
 	return &Files{
 		Path: path, Log: slog.New(slog.NewTextHandler(logs, nil)), Faults: &atomic.Int64{},
-		Transact: func(_ context.Context, document *Document, _ bool) (Applied, error) {
+		Transact: func(_ context.Context, document *Document) (Applied, error) {
 			next := results[0]
 			results = results[1:]
 			return next(document)
@@ -60,7 +60,7 @@ func TestHiddenFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(f.Path, ".p.json.swp"), "b0VIM")
-	if err := f.Apply(t.Context(), true); err != nil {
+	if err := f.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if text := logs.String(); strings.Count(text, "level=WARN") != 2 || !strings.Contains(text, ".#p.json") || !strings.Contains(text, "._p.json") {
@@ -77,7 +77,7 @@ func TestPauses(t *testing.T) {
 	}
 	results = append(results, waitsFor(1), func(*Document) (Applied, error) { return Applied{}, nil })
 	f, logs := applying(t, results...)
-	if err := f.Apply(t.Context(), true); err != nil {
+	if err := f.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var pauses []string
@@ -98,7 +98,7 @@ func TestDatabaseFails(t *testing.T) {
 	failed := errors.New("disk full")
 	fails := func(*Document) (Applied, error) { return Applied{}, failed }
 	f, logs := applying(t, fails, fails, func(*Document) (Applied, error) { return Applied{}, nil })
-	if err := f.Apply(t.Context(), true); !errors.Is(err, failed) || f.Faults.Load() != 1 || f.Due() != time.Second {
+	if err := f.Apply(t.Context()); !errors.Is(err, failed) || f.Faults.Load() != 1 || f.Due() != time.Second {
 		t.Fatalf("%v, %d faults, again in %v", err, f.Faults.Load(), f.Due())
 	}
 	f.Again(t.Context())
@@ -117,10 +117,10 @@ func TestFormMistake(t *testing.T) {
 		return Applied{}, Mistakes{{File: "p.json", Reason: "a"}, {File: "p.json", Reason: "b"}}
 	}
 	f, _ := applying(t, waitsFor(1), wrong)
-	if err := f.Apply(t.Context(), true); err != nil {
+	if err := f.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Apply(t.Context(), false); err == nil || f.Faults.Load() != 3 || f.Due() != time.Second {
+	if err := f.Apply(t.Context()); err == nil || f.Faults.Load() != 3 || f.Due() != time.Second {
 		t.Errorf("%v, %d faults, again in %v", err, f.Faults.Load(), f.Due())
 	}
 }

@@ -120,12 +120,12 @@ func (f *file) credentialsOf(v value, at path) (all []strictjson.Edit) {
 // unreadURL stands for a URL in a credential that is not read.
 const unreadURL = `"https://unread/"`
 
-// otherCredentials returns the edits that put the credentials of an entry of another part in their
-// places. A URL can be a secret, too.
-func (f *file) otherCredentials(part string, v value, at path) (all []strictjson.Edit) {
+// otherCredentials returns the edits that put the credentials of an object of a form in their places. A URL can be a
+// secret, too.
+func (f *file) otherCredentials(form form, v value, at path) (all []strictjson.Edit) {
 	for _, m := range v.Members {
 		name := m.Name.Text
-		if m.Value.Kind != strictjson.KindObject || otherForms[part].members[name] != aSecret {
+		if m.Value.Kind != strictjson.KindObject || form.members[name] != aSecret {
 			continue
 		}
 		if member(m.Value, "credential") == nil {
@@ -178,7 +178,7 @@ func (f *file) credential(v value, at path) (e strictjson.Edit, ok bool) {
 	secret, err := f.credentials.read(name.Text)
 	if errors.Is(err, errNoFolder) && f.credentials.Optional {
 		f.Unread++
-		secret, err = "unread", nil
+		secret, err = secrets.Secret(fmt.Sprintf("unread%010d", f.Unread)), nil // fits where a secret is base64, and as a token
 	}
 	if err != nil {
 		f.fault(*name, here, err.Error())

@@ -39,13 +39,14 @@ type Usage struct {
 	TXTEndpoints []string `json:"txt_endpoints"`
 	Description  string   `json:"description"`
 	mesh.Options
+	Leases []mesh.Lease `json:"leases,omitempty"`
 }
 
 // UsageOf returns a reserved usage in the form of a document. ok is false while it is being released.
-func UsageOf(u mesh.Usage) (d Usage, ok bool) {
+func UsageOf(u mesh.Usage, leases []mesh.Lease) (d Usage, ok bool) {
 	d = Usage{
 		Reservation: mesh.Reservation{ServiceID: u.ServiceID, PrefixMode: u.Mode, NetworkID: &u.Network.V},
-		NetworkName: mesh.NetworkName(u.Description), TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description, Options: u.Options,
+		NetworkName: mesh.NetworkName(u.Description), TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description, Options: u.Options, Leases: leases,
 	}
 	if u.Mode == mesh.CustomMode {
 		d.CustomPrefix = u.Prefix

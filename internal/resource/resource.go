@@ -50,6 +50,12 @@ func Parse[T Entry[T]](body []byte) (entry T, err error) {
 	return entry.Check(msg.Chinese)
 }
 
+// Check checks an entry of a provisioning file.
+func Check[T Entry[T]](body []byte) error {
+	_, err := Parse[T](body)
+	return err
+}
+
 // Kind says what is special about a kind of entries.
 type Kind[T any] struct {
 	Most  int // rows

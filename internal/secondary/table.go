@@ -28,12 +28,6 @@ type Table struct {
 	wake chan struct{} // a message may be due
 }
 
-// Check checks a secondary of a provisioning file.
-func Check(body []byte) error {
-	_, err := resource.Parse[Secondary](body)
-	return err
-}
-
 // NewTable returns the secondaries of a database. Refresh reads the copy in memory; a secondary that is not in it may
 // transfer nothing.
 func NewTable(db *sqlite.Database) *Table {

@@ -139,7 +139,7 @@ func parseTokens(r io.Reader) ([]Token, error) {
 		if text == "" {
 			continue
 		}
-		if err := checkText(text, tokens); err != nil {
+		if err := CheckToken(text, tokens); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		tokens = append(tokens, newToken(text))
@@ -153,8 +153,8 @@ func parseTokens(r io.Reader) ([]Token, error) {
 	return tokens, nil
 }
 
-// checkText returns an error for a token that is malformed, one too many, or equal to an earlier one.
-func checkText(text string, earlier []Token) error {
+// CheckToken returns an error for a token that is malformed, one too many, or equal to an earlier one.
+func CheckToken(text string, earlier []Token) error {
 	switch {
 	case strings.HasPrefix(text, "\ufeff"):
 		return errors.New("it begins with a byte order mark (BOM): save the file as UTF-8 without one")

@@ -51,7 +51,7 @@ type Appliance struct {
 	Reload func()            // reads the built-in zones again, which another program has changed
 
 	// Provision applies the provisioning files at a path, with the secrets in a folder.
-	Provision func(ctx context.Context, path, credentials string, start bool) error
+	Provision func(ctx context.Context, path, credentials string) error
 	Faults    func() []string // of what is provisioned
 }
 

@@ -174,7 +174,7 @@ func mutants(body any) map[string]any {
 var optional = map[string]bool{
 	"next_cursor": true, "updated_at": true, "network_id": true, "provider": true, "next_at": true, "warnings": true,
 	"configuration": true, "publish": true, "secret": true, "retry_interval": true, "max_retries": true,
-	"formats": true, "endpoints": true, "check": true, "peer_id": true, "slot": true, "paused": true,
+	"formats": true, "endpoints": true, "check": true, "peer_id": true, "slot": true, "paused": true, "leases": true,
 }
 
 // optionalOfEvent reports whether a member is one that an event may lack.
