@@ -9,7 +9,7 @@ _meshddns() {
     -ipv4 | -ipv6) candidates=(auto none interface: file: url:https://) ;;
     -listen) candidates=(127.0.0.1:8053 unix:/run/meshddns.sock) ;;
     -socket-group) mapfile -t candidates < <(compgen -g -- "$word") ;;
-    *) mapfile -t candidates < <(meshddns -h 2>&1 | sed -n 's/^  \(-[a-z0-9-]*\).*/\1/p') ;;
+    *) mapfile -t candidates < <(meshddns -h 2>&1 | sed -n 's/^  \(-[a-z0-9-]*\).*/\1/p'; echo -check=strict) ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "${candidates[*]}" -- "$word")
 }

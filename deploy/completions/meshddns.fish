@@ -19,6 +19,7 @@ for line in (__meshddns_flags)
         case socket-group
             complete -c meshddns -o $flag[1] -d "$flag[2]" -xa '(__fish_complete_groups)'
         case check version
+            test $flag[1] = check; and complete -c meshddns -o check=strict -d '-check, and a warning is a mistake'
             complete -c meshddns -o $flag[1] -d "$flag[2]"
         case '*'
             complete -c meshddns -o $flag[1] -d "$flag[2]" -x
