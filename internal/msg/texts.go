@@ -15,7 +15,6 @@ const (
 	IdempotencyKeyReused  ID = "idempotency_key_reused"
 	NotFound              ID = "not_found"
 	UnknownName           ID = "unknown_name"
-	FoundBeside           ID = "found_beside" // in NotFound
 	MethodNotAllowed      ID = "method_not_allowed"
 	InternalError         ID = "internal_error"
 	DatabaseDown          ID = "database_unavailable"
@@ -151,6 +150,7 @@ const (
 	Because         ID = "because"
 	TakenByNetwork  ID = "taken_by_network"
 	PublicAddresses ID = "public_addresses"
+	FoundBeside     ID = "found_beside" // in NotFound
 )
 
 // Results of a request.

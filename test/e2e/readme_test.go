@@ -121,7 +121,7 @@ func firstCommand(t *testing.T, readme string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(readme, "```console\n$ ")
 	command, _, _ := strings.Cut(rest, "\n")
-	if !strings.HasPrefix(command, "go run . ") {
+	if !strings.HasPrefix(command, "go run -v . ") {
 		t.Fatalf("the first command is %q", command)
 	}
 	return command
