@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mattn/go-sqlite3"
+
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/check"
@@ -21,6 +23,8 @@ import (
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/notify"
+	"meshddns/internal/page"
 	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
@@ -399,4 +403,67 @@ func (c clients) warner(last mesh.Addresses) func(part string, body []byte) []ms
 		ids[v.Zone] = v.ID
 		return c.serviceWarnings(v, config, nil, beside, global, last)
 	}
+}
+
+// shown is what the status pages show of the database and the engine.
+func (o *operations) shown() page.Source {
+	store, engine := o.store, o.engine
+	version, _, _ := sqlite3.Version()
+	return page.Source{
+		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
+		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Places: store.ledger.PlacesOf, Usage: store.Usage, Usages: o.search,
+		Amiss: store.ledger.Amiss, Endpoints: o.checks.Endpoints, Leftovers: store.ledger.Leftovers, Zones: store.ledger.ServiceZones,
+		Configuration: o.configured,
+		Leases: func(ctx context.Context, usage int64, slot string, limit int) ([]page.Lease, error) {
+			all, err := o.leases.Page(ctx, usage, slot, limit)
+			return o.shownLeases(all), err
+		},
+		LeasesOf: func(ctx context.Context, usage string) ([]page.Lease, error) {
+			all, err := o.leases.OfUsage(ctx, usage)
+			return o.shownLeases(all), err
+		},
+		Held: func(ctx context.Context, limit int) ([]page.Lease, int, error) {
+			first, all, err := o.leases.Held(ctx, limit)
+			return o.shownLeases(first), all, err
+		},
+		Secondaries: func(ctx context.Context, in msg.Language, tell func(id, address string, z mesh.SecondaryZone)) error {
+			return o.secondaries.States(ctx, in, func(s secondary.Secondary, zones []mesh.SecondaryZone) {
+				for _, z := range zones {
+					tell(s.ID, s.Address, z)
+				}
+			})
+		},
+		Targets: func(ctx context.Context) (all []page.Target, err error) {
+			err = store.targets.Unwell(ctx, func(t notify.Target, s notify.State, since string, next time.Time, f mesh.Fault) {
+				all = append(all, page.Target{ID: t.ID, Kind: string(t.Kind), State: string(s), Since: since, Next: next, Fault: f})
+			})
+			return all, err
+		},
+		Hidden: func(ctx context.Context) (bool, error) {
+			if !engine.Addresses().Hidden {
+				return false, nil
+			}
+			first, err := store.zones.BuiltinZonesAfter(ctx, "", 1)
+			return len(first) > 0, err
+		},
+		Zone: engine.Zone, DownZones: engine.DownZones, WritesLeft: engine.WritesLeft, Addresses: engine.Addresses, SQLite: version, Schema: schema.Version(),
+	}
+}
+
+// search reads usages for the status pages: those that a search is about, else those of a state or service.
+func (o *operations) search(ctx context.Context, s mesh.Search, after int64, limit int) ([]mesh.Usage, error) {
+	if len(s.Names) == 0 && s.Prefix == "" && !s.Network.Valid {
+		return o.store.Usages(ctx, usageFilter{serviceID: s.Service, state: reconcile.PlaceState(s.State), after: after}, limit)
+	}
+	return o.store.ledger.Found(ctx, s, after, limit)
+}
+
+func (o *operations) shownLeases(leases []lease.Lease) (all []page.Lease) {
+	for _, l := range leases {
+		state, ends := o.leases.State(l)
+		all = append(all, page.Lease{
+			Usage: l.Usage, UsageID: l.UsageID, Name: l.Name, Slot: l.Slot, State: state, From: l.RenewedBy, Endpoints: l.Endpoints, Renewed: l.RenewedAt, Ends: ends,
+		})
+	}
+	return all
 }

@@ -80,6 +80,7 @@ const (
 func (s *server) routes() http.Handler {
 	mux := s.requests.Mux()
 	a := s.adapter
+	a.Missing = s.status.Missing
 	log, handle := answers.NewFeed(s.ops.store.events, a), a.Handle
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
 	mux.Handle("PUT /api/v1/ddns/config", handle(s.putConfiguration))
@@ -129,7 +130,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("OPTIONS /{$}", handle(s.health)) // what HAProxy asks for by default
 	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("GET /api/v1/ddns/openapi.json", s.contract)
-	mux.Handle("GET /{$}", s.status)
+	s.status.Routes(mux.Handle)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.Route(mux.Routes, w, r.WithContext(events.By(r.Context(), web.Caller(r))))
 	})

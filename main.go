@@ -17,7 +17,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +41,6 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
-	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
@@ -349,28 +347,6 @@ func (p *program) tasks() daemon.List {
 			}
 			return nil
 		},
-	}
-}
-
-// shown is what the status page shows of the database and the engine.
-func (o *operations) shown() page.Source {
-	store, engine := o.store, o.engine
-	version, _, _ := sqlite3.Version()
-	return page.Source{
-		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
-		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Zones: store.ledger.ServiceZones, Prefixed: store.ledger.Prefixed, Leftovers: store.ledger.Leftovers,
-		Configuration: o.configured,
-		InState: func(ctx context.Context, state reconcile.PlaceState, limit int) ([]mesh.Usage, error) {
-			return store.Usages(ctx, usageFilter{state: state}, limit)
-		},
-		OfNetwork: func(ctx context.Context, n mesh.NetworkID, limit int) ([]mesh.Usage, error) {
-			return store.Usages(ctx, usageFilter{network: sql.Null[mesh.NetworkID]{V: n, Valid: true}}, limit)
-		},
-		Stopped: func(ctx context.Context) (uint64, error) {
-			states, err := store.targets.States(ctx)
-			return states[notify.Stopped], err
-		},
-		Zone: engine.Zone, DownZones: engine.DownZones, Addresses: engine.Addresses, SQLite: version, Schema: schema.Version(),
 	}
 }
 

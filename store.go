@@ -478,11 +478,6 @@ func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]mesh.Us
 	return sqlite.Collect(ctx, s.db.Reading(ctx), ledger.ScanUsage, ledger.SelectUsages+where, args...)
 }
 
-// UsagesNamed reads at most limit usages with a full record name, in no order.
-func (s *store) UsagesNamed(ctx context.Context, name string, limit int) ([]mesh.Usage, error) {
-	return sqlite.Collect(ctx, s.db.Reader, ledger.ScanUsage, ledger.SelectUsages+` WHERE u.name = ? AND u.record_type = 'TXT' LIMIT ? + 0`, name, limit)
-}
-
 const usagePage = 100 // in which AllUsages reads
 
 // AllUsages reads the usages up to a seq in the order of their reservation.

@@ -135,6 +135,7 @@ func (l *Log) Committed(n sqlite.Notice) {
 // Filter selects events; a zero field selects all.
 type Filter struct {
 	After   int64  // only those with a higher seq
+	Before  int64  // only those with a lower seq
 	Kind    string // a kind, or its beginning followed by ".*"
 	UsageID string
 	Name    string
@@ -345,6 +346,9 @@ func (f Filter) query(after int64, limit int) (query string, args []any) {
 		query, args = query+` AND +name = ?`, append(args, f.Name)
 	}
 	query, args = query+` AND seq > ?`, append(args, after)
+	if f.Before > 0 {
+		query, args = query+` AND seq < ?`, append(args, f.Before)
+	}
 	if group, ok := strings.CutSuffix(f.Kind, "*"); ok {
 		query, args = query+` AND substr(kind, 1, ?) = ?`, append(args, len(group), group)
 	} else if f.Kind != "" {

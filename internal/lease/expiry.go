@@ -293,19 +293,27 @@ func (t *Table) WriteMetrics(page *daemon.Page, all, live uint64) {
 	page.Figure(live, daemon.Label{Name: "state", Value: "live"})
 	page.Figure(all-live, daemon.Label{Name: "state", Value: "ended"})
 	page.Family("meshddns_leases_held", "gauge", "Leases whose time is over and whose endpoints stay, because too many have ended at once.")
-	page.Figure(t.clocks.countHeld(t.now()))
+	page.Figure(uint64(len(t.clocks.heldBack(t.now()))))
 	t.renewals.Write(page, "meshddns_lease_renewals_total", "Renewals of leases.")
 	t.refused.Write(page, "meshddns_lease_refused_total", "Renewals that were refused.")
 }
 
-// countHeld counts the leases that are held back.
-func (c *clocks) countHeld(now time.Time) (n uint64) {
+// heldBack returns the leases that are held back.
+func (c *clocks) heldBack(now time.Time) (seqs []int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.queue.until(now) {
 		if !k.held.IsZero() {
-			n++
+			seqs = append(seqs, k.seq)
 		}
 	}
-	return n
+	return seqs
+}
+
+// isHeld reports whether a lease is held back.
+func (c *clocks) isHeld(seq int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.all[seq]
+	return k != nil && !k.held.IsZero()
 }

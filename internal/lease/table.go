@@ -108,6 +108,35 @@ func (t *Table) OfUsage(ctx context.Context, usage string) (all []Lease, err err
 	return sqlite.Collect(ctx, q, scanLease, selectLeases+` WHERE u.id = ? ORDER BY l.slot`, usage)
 }
 
+// Page returns at most limit leases in the order of their usages and slots, those behind a slot of a usage.
+func (t *Table) Page(ctx context.Context, usage int64, slot string, limit int) ([]Lease, error) {
+	return sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE (l.usage, l.slot) > (?, ?) ORDER BY l.usage, l.slot LIMIT ? + 0`, usage, slot, limit)
+}
+
+// Held returns at most limit of the leases that are held back, and the number of all.
+func (t *Table) Held(ctx context.Context, limit int) (first []Lease, all int, err error) {
+	held := t.clocks.heldBack(t.now())
+	if len(held) == 0 {
+		return nil, 0, nil
+	}
+	first, err = sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE l.seq IN (SELECT value FROM json_each(?)) LIMIT ? + 0`,
+		string(events.JSON(held[:min(len(held), limit)])), limit)
+	return first, len(held), err
+}
+
+// State returns "live", "held", "ended" or, for a lease that no node has renewed, "new", and the end of a live one.
+func (t *Table) State(l Lease) (state string, ends time.Time) {
+	switch ends = t.ExpiresAt(l.Seq); {
+	case len(l.Endpoints) > 0 && t.clocks.isHeld(l.Seq):
+		return "held", ends
+	case len(l.Endpoints) > 0:
+		return "live", ends
+	case l.RenewedAt.IsZero():
+		return "new", time.Time{}
+	}
+	return "ended", time.Time{}
+}
+
 // selectUsage returns what a lease tells of its usage.
 func selectUsage(ctx context.Context, q sqlite.Queryer, id string) (Lease, error) {
 	u, err := ledger.SelectUsage(ctx, q, id)

@@ -294,6 +294,11 @@ func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]recon
 	return places, err
 }
 
+// PlacesOf reads the places of a name, with the ids of their accounts only.
+func (g *Ledger) PlacesOf(ctx context.Context, name string) ([]reconcile.StoredPlace, error) {
+	return sqlite.Collect(ctx, g.config.Reader, scanPlace, selectPlaces+` WHERE name = ?`, name)
+}
+
 // NameVersion returns the version of a name, 0 for an unknown one.
 func (g *Ledger) NameVersion(ctx context.Context, name string) (version int64, err error) {
 	err = g.config.Reader.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)

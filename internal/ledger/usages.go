@@ -22,7 +22,9 @@ const PublishColumns = `
 	coalesce(p.attempts, 0), u.state,
 	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.rival <> '' THEN ''
 	     WHEN p.standing LIKE '% n=' || printf('%u', b.network_id) || ' %' THEN p.standing
-	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
+	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,` + faultColumns
+
+const faultColumns = `
 	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN coalesce(p.code, '') <> '' THEN p.code
 	     WHEN u.state IN ('pending', 'withdrawing') AND (` + pausedDetail + `) > '' THEN 'paused'
 	     WHEN u.state = 'pending' THEN iif(EXISTS (` + waitingChange + `), 'writes_used_up', '') WHEN u.state <> 'none' THEN ''
@@ -136,12 +138,57 @@ func UsageName(ctx context.Context, tx *sql.Tx, seq int64) (name string, err err
 	return name, sqlite.Absent(err, nil)
 }
 
-// Prefixed reads the full names with a prefix that are reserved below the zones of the first thousand services.
-func (g *Ledger) Prefixed(ctx context.Context, prefix string, limit int) ([]string, error) {
-	return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `
-		SELECT name FROM usages WHERE name IN (
-		    SELECT '_mesh.' || ? || '.' || zone FROM services WHERE zone > '' ORDER BY zone LIMIT 1000)
-		LIMIT ? + 0`, prefix, limit)
+// Found reads at most limit usages after a seq that a search is about, in the order of their reservation. A prefix is
+// looked for below the zones of the first thousand services.
+func (g *Ledger) Found(ctx context.Context, s mesh.Search, after int64, limit int) ([]mesh.Usage, error) {
+	return sqlite.Collect(ctx, g.config.Reader, ScanUsage, SelectUsages+`
+		WHERE u.seq IN (
+		    SELECT seq FROM usages WHERE name IN (SELECT value FROM json_each(?1))
+		    UNION ALL SELECT seq FROM usages WHERE name IN (
+		        SELECT '_mesh.' || ?2 || '.' || zone FROM services WHERE ?2 <> '' AND zone > '' ORDER BY zone LIMIT 1000)
+		    UNION ALL SELECT seq FROM bindings WHERE network_id = ?3 AND seq > ?4)
+		AND u.seq > ?4 AND u.record_type = 'TXT' AND (?5 = '' OR +u.state = ?5) AND (?6 = '' OR +u.provider_id = ?6)
+		ORDER BY u.seq LIMIT ?7 + 0`, sqlite.TextList(s.Names), s.Prefix, s.Network, after, s.State, s.Service, limit)
+}
+
+const (
+	// AmissRead is the greatest number of usages that Amiss reads.
+	AmissRead  = 10_000
+	amissNamed = 5 // names of each group
+)
+
+// Amiss reads the usages that are not as they should be, grouped by zone and reason, the largest groups first: at most
+// limit groups. total is the number of these usages; more means that
+// there may be more, because AmissRead usages were read.
+func (g *Ledger) Amiss(ctx context.Context, limit int) (groups []mesh.AmissGroup, total int, more bool, err error) {
+	rows, err := sqlite.Collect(ctx, g.config.Reader, func(row sqlite.Scanner) (a mesh.AmissGroup, err error) {
+		var u mesh.Usage
+		err = row.Scan(&a.Zone, &a.Provider, &a.Bad, &a.Fault.Code, &a.Fault.Detail, &a.Fault.Key, &a.Count, &total, &more, &u.ID, &u.Name, &u.Publish.State)
+		a.First = []mesh.Usage{u}
+		return a, err
+	}, `
+		WITH amiss (seq, id, name, state, bad, zone, provider, code, detail, key_of, since) AS MATERIALIZED (
+		    SELECT u.seq, u.id, u.name, u.state, u.state IN ('conflict', 'failed', 'none'), coalesce(s.zone, ''), coalesce(a.provider, ''), `+faultColumns+`
+		    FROM usages u
+		    LEFT JOIN services s ON s.id = u.provider_id
+		    LEFT JOIN places p ON p.id = u.place
+		    LEFT JOIN accounts a ON a.id = p.account
+		    WHERE u.state IN ('conflict', 'failed', 'none', 'pending', 'withdrawing') AND u.record_type = 'TXT' LIMIT ?1 + 0)
+		SELECT zone, provider, worst, code, iif(varied, '', detail), key_of, number, total, more, id, name, state FROM (
+		    SELECT *, max(bad) OVER g AS worst, min(detail) OVER g <> max(detail) OVER g AS varied,
+		           count(*) OVER g AS number, row_number() OVER g AS at, (SELECT count(*) FROM amiss WHERE bad OR code <> '') AS total,
+		           (SELECT count(*) >= ?1 FROM amiss) AS more
+		    FROM amiss WHERE bad OR code <> ''
+		    WINDOW g AS (PARTITION BY zone, provider, code ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING))
+		WHERE at <= ?2 ORDER BY worst DESC, number DESC, zone, provider, code, at LIMIT ?3 + 0`, AmissRead, amissNamed, limit*amissNamed)
+	for _, r := range rows {
+		if n := len(groups); n > 0 && groups[n-1].Zone == r.Zone && groups[n-1].Provider == r.Provider && groups[n-1].Fault.Code == r.Fault.Code {
+			groups[n-1].First = append(groups[n-1].First, r.First...)
+		} else {
+			groups = append(groups, r)
+		}
+	}
+	return groups[:min(len(groups), limit)], total, more, err
 }
 
 // Checked reads at most limit usages with a check of their own or of their service, which is in their options. Services

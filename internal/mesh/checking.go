@@ -41,6 +41,16 @@ type CheckedEndpoint struct {
 	Error    string `json:"error"`
 }
 
+// SecondaryZone is a built-in zone at a secondary, as answers show it.
+type SecondaryZone struct {
+	Zone       string  `json:"zone"`
+	Serial     uint32  `json:"serial"`
+	Fetched    *uint32 `json:"fetched_serial"` // null: not known since the start
+	Lag        int64   `json:"lag_seconds"`
+	NotifiedAt string  `json:"notified_at"`
+	Error      string  `json:"error"`
+}
+
 // Every returns the time between two probes of an endpoint.
 func (c Checking) Every() time.Duration { return time.Duration(c.Interval) * time.Second }
 

@@ -100,6 +100,24 @@ func refused(err error) error {
 	return err
 }
 
+// Search is what a search for usages is about: full names, a prefix, and a network, of which a usage has one. State and
+// Service select among those; "" selects all.
+type Search struct {
+	Names          []string
+	Prefix         string
+	Network        sql.Null[NetworkID]
+	State, Service string
+}
+
+// AmissGroup is usages of one zone that are not as they should be for one reason.
+type AmissGroup struct {
+	Zone, Provider string // the domain of the service, and where a value stands or shall stand
+	Bad            bool   // a person may have to act; otherwise they wait
+	Fault          Fault  // without details if these differ
+	Count          int
+	First          []Usage // the first five, with id, name and state
+}
+
 // Reservation is the members by which a client asks for a prefix.
 type Reservation struct {
 	ServiceID    string     `json:"service_id"`

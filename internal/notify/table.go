@@ -8,6 +8,7 @@ import (
 
 	"meshddns/internal/daemon"
 	"meshddns/internal/events"
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/resource"
 	"meshddns/internal/sqlite"
@@ -81,6 +82,17 @@ func (n *Table) States(ctx context.Context) (map[State]uint64, error) {
 		}
 	}
 	return states, err
+}
+
+// Unwell calls tell for each enabled target that is not OK, with the time of its next try, zero for none.
+func (n *Table) Unwell(ctx context.Context, tell func(t Target, s State, since string, next time.Time, f mesh.Fault)) error {
+	targets, err := n.All(ctx)
+	for _, t := range targets {
+		if *t.Enabled && t.state != OK {
+			tell(t, t.state, t.since, t.next, t.fault)
+		}
+	}
+	return err
 }
 
 // WriteMetrics writes the number of enabled targets in each state.

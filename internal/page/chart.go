@@ -37,12 +37,13 @@ var markKinds = []events.Kind{events.RecordFailed, events.RecordConflict, events
 
 // chart is the drawing of the names by state.
 type chart struct {
-	Title, Text   string
-	Width, Height int
-	Top           uint64 // the number at the upper edge
-	Areas         []area
-	Marks         []drawnMark
-	Empty         bool // there was no name at all
+	Title, Text     string
+	From, Upper, To string // texts at the axes
+	Empty           string // why nothing is drawn, "" if something is
+	Width, Height   int
+	Top             uint64 // the number at the upper edge
+	Areas           []area
+	Marks           []drawnMark
 }
 
 // area is an SVG path and its legend.
@@ -59,12 +60,19 @@ type drawnMark struct {
 
 // newChart draws samples since a time; the last one is the present.
 func newChart(samples []sample, marks []events.Count, since time.Time, in msg.Language) *chart {
-	c := &chart{Title: say(in, "chart title"), Width: chartWidth, Height: chartHeight}
+	c := &chart{Title: say(in, "chart title"), From: say(in, "day ago"), To: say(in, "now"), Width: chartWidth, Height: chartHeight}
 	highest := uint64(0)
 	for _, s := range samples {
 		highest = max(highest, stacked(s, len(bands)))
 	}
-	c.Empty, c.Top = highest == 0, max(highest, 1)
+	switch c.Top = max(highest, 1); {
+	case highest == 0:
+		c.Empty = say(in, "chart none")
+	case len(samples) < 2 || samples[len(samples)-1].at.Sub(samples[0].at) < sampleEvery:
+		c.Empty = say(in, "chart new")
+	default:
+		c.Upper = say(in, "top", highest)
+	}
 	last := samples[len(samples)-1]
 	told := []string{}
 	for i, band := range bands {

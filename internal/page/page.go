@@ -1,4 +1,4 @@
-// Package page makes the status page: a page without script that an operator reads in a browser. It
+// Package page makes the status pages: pages without script that an operator reads in a browser. It
 // also has the SQL of the table samples, from which the chart is drawn.
 package page
 
@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ import (
 	"meshddns/internal/web"
 )
 
-// Source is what a page asks the program. All fields are required.
+// Source is what the pages ask the program. All fields are required.
 type Source struct {
 	Reader *sql.DB // reads the database
 	Tx     func(context.Context, sqlite.TxFunc) error
@@ -29,81 +30,147 @@ type Source struct {
 	Events *events.Log
 
 	Health        func(context.Context) error
-	Totals        func(context.Context) (map[string]uint64, error)                                   // by state, and "services" and "usages"
-	Configuration func(context.Context) (mesh.Configuration, error)                                  // the zero one if none is stored
-	Names         func(ctx context.Context, names []string) (reconcile.State, error)                 // what is known of names
-	InState       func(context.Context, reconcile.PlaceState, int) ([]mesh.Usage, error)             // usages in a state, the first ones
-	Named         func(ctx context.Context, name string, limit int) ([]mesh.Usage, error)            // usages of a full name
-	OfNetwork     func(context.Context, mesh.NetworkID, int) ([]mesh.Usage, error)                   // usages of a network, the first ones
-	Leftovers     func(ctx context.Context, after int64, limit int) ([]reconcile.StoredPlace, error) // those behind an id
-	Zones         func(ctx context.Context, limit int) ([]mesh.ServiceZone, error)                   // of services, in the order of their names
-	Prefixed      func(ctx context.Context, prefix string, limit int) ([]string, error)              // names with a prefix that are reserved
-	Stopped       func(context.Context) (uint64, error)                                              // of notifications
-	Zone          func(account int64, domain string) (state reconcile.ZoneState, known bool)         // how a zone was met last
-	DownZones     func() []reconcile.ZoneState                                                       // sorted
-	Addresses     func() reconcile.Addresses                                                         // of this host
-	Faults        func() int64                                                                       // for which the provision file is not applied
-	Refuse        func(w http.ResponseWriter, r *http.Request, err error)                            // answers where there is no page
-	Fault         func(r *http.Request, err error) *web.Failure                                      // logs a fault, and returns it without paths
+	Totals        func(context.Context) (map[string]uint64, error)                                                      // by state, and "services", "usages" and "leases"
+	Configuration func(context.Context) (mesh.Configuration, error)                                                     // the zero one if none is stored
+	Names         func(ctx context.Context, names []string) (reconcile.State, error)                                    // what is known of names
+	Places        func(ctx context.Context, name string) ([]reconcile.StoredPlace, error)                               // of a name
+	Usage         func(ctx context.Context, id string) (mesh.Usage, error)                                              // with a text for people if it is not there
+	Usages        func(ctx context.Context, s mesh.Search, after int64, limit int) ([]mesh.Usage, error)                // in the order of their seqs
+	Amiss         func(ctx context.Context, limit int) (groups []mesh.AmissGroup, total int, more bool, err error)      // the largest groups first
+	Endpoints     func(ctx context.Context, usage int64, in msg.Language) ([]mesh.CheckedEndpoint, error)               // of a usage with a check
+	Leases        func(ctx context.Context, usage int64, slot string, limit int) ([]Lease, error)                       // behind a slot of a usage
+	LeasesOf      func(ctx context.Context, usageID string) ([]Lease, error)                                            // of a usage
+	Held          func(ctx context.Context, limit int) (first []Lease, all int, err error)                              // leases that are held
+	Secondaries   func(ctx context.Context, in msg.Language, tell func(id, address string, z mesh.SecondaryZone)) error // by secondary, the longest behind first
+	Leftovers     func(ctx context.Context, after int64, limit int) ([]reconcile.StoredPlace, error)                    // those behind an id
+	Zones         func(ctx context.Context, limit int) ([]mesh.ServiceZone, error)                                      // of services, in the order of their names
+	Targets       func(context.Context) ([]Target, error)                                                               // of notifications that are not well
+	Zone          func(account int64, domain string) (state reconcile.ZoneState, known bool)                            // how a zone was met last
+	DownZones     func() []reconcile.ZoneState                                                                          // sorted
+	WritesLeft    func() map[string]uint64                                                                              // of nodes and checks, by provider
+	Addresses     func() reconcile.Addresses                                                                            // of this host
+	Hidden        func(context.Context) (bool, error)                                                                   // there is a built-in zone, and no resolver finds it
+	Faults        func() int64                                                                                          // for which the provisioning file is not applied
+	Refuse        func(w http.ResponseWriter, r *http.Request, err error)                                               // answers where there is no page
+	Fault         func(r *http.Request, err error) *web.Failure                                                         // logs a fault, and returns it without paths
 
 	Program, SQLite string // versions
 	Schema          int
 }
 
-// Page serves the status page. It has no state.
+// Lease is a lease of a node.
+type Lease struct {
+	Usage             int64 // its seq
+	UsageID, Name     string
+	Slot, State, From string // State is "live", "held", "ended" or "new"
+	Endpoints         []string
+	Renewed, Ends     time.Time
+}
+
+// Target is a target of notifications that is not well.
+type Target struct {
+	ID, Kind, State string
+	Since           string
+	Next            time.Time
+	Fault           mesh.Fault
+}
+
+// Page serves the status pages. It has no state.
 type Page struct{ Source }
 
-// New returns the page of a source.
+// New returns the pages of a source.
 func New(s Source) *Page { return &Page{s} }
 
 const (
 	// maxPage bounds a page in octets.
-	maxPage = 30_000
+	maxPage = 40_000
 	// maxQuery bounds the text of a search in octets. The longest name is shorter.
 	maxQuery = 300
+	// pageRows bounds the rows of a list that has further pages.
+	pageRows = 50
+	// minRefresh and maxRefresh bound the seconds until a browser asks again.
+	minRefresh, maxRefresh = 5, 3600
 )
 
-// ServeHTTP answers a request that accepts text/html with the page, and refuses any other as one for
-// an unknown path.
-func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// pages has the routes of the pages, and the function that fills each.
+var pages = []struct {
+	route string
+	fill  func(*view, context.Context) error
+}{
+	{"/{$}", (*view).front}, {"/names", (*view).names}, {"/names/{id}", (*view).name},
+	{"/nodes", (*view).nodes}, {"/zones", (*view).zones}, {"/events", (*view).events},
+}
+
+// Routes registers the pages.
+func (p *Page) Routes(handle func(route string, handler http.Handler)) {
+	for _, page := range pages {
+		handle("GET "+page.route, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, page.fill) }))
+	}
+}
+
+// serve answers a request that accepts text/html with a page, and refuses any other as one for an
+// unknown path.
+func (p *Page) serve(w http.ResponseWriter, r *http.Request, fill func(*view, context.Context) error) {
 	if !web.Accepts(r, "text/html") {
 		p.Refuse(w, r, web.Fail(msg.NotFound, msg.Phrase{ID: msg.FoundBeside}))
 		return
 	}
-	language := web.Language(r)
-	content, err := p.content(r, language)
-	if err == nil {
-		send(w, http.StatusOK, content)
+	v := p.newView(r)
+	content, err := v.content(r, fill)
+	if err != nil {
+		p.fail(w, v, p.Fault(r, err))
 		return
 	}
-	f := p.Fault(r, err)
-	w.Header().Set("X-Error-Code", string(f.ID))
-	text := msg.Phrase{ID: f.ID, Args: f.Args}.In(language)
-	send(w, f.Status, render(view{in: language, Fault: text, Now: clock(p.Now())}))
+	v.send(w, http.StatusOK, content)
 }
 
-// content returns the page for a request: an overview, or what a search found.
-func (p *Page) content(r *http.Request, language msg.Language) (content []byte, err error) {
+// Missing answers a browser with a page that tells of an unknown path. It reports whether it has answered.
+func (p *Page) Missing(w http.ResponseWriter, r *http.Request, f *web.Failure) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || !web.Accepts(r, "text/html") || strings.HasPrefix(r.URL.Path, "/api/") {
+		return false
+	}
+	p.fail(w, p.newView(r), f)
+	return true
+}
+
+func (p *Page) fail(w http.ResponseWriter, v *view, f *web.Failure) {
+	w.Header().Set("X-Error-Code", string(f.ID))
+	v.Title, v.Sections = "", nil
+	v.Level, v.Verdict = "bad", msg.Phrase{ID: f.ID, Args: f.Args}.In(v.in)
+	v.send(w, f.Status, v.render())
+}
+
+// newView begins the page for a request.
+func (p *Page) newView(r *http.Request) *view {
+	return &view{Page: p, in: web.Language(r), now: p.Now(), path: strings.TrimPrefix(r.URL.EscapedPath(), "/"), id: r.PathValue("id"), query: url.Values{}}
+}
+
+// content returns the page for a request.
+func (v *view) content(r *http.Request, fill func(*view, context.Context) error) (content []byte, err error) {
 	defer daemon.Catch(&err)
-	query, err := web.ParseQuery(r)
-	if err != nil {
+	if v.query, err = web.ParseQuery(r); err != nil {
 		return nil, err
 	}
-	asked := query.Get("q")
-	v := view{in: language, Now: clock(p.Now()), Query: msg.Printable(asked[:min(len(asked), maxQuery)])}
-	if v.Query = strings.TrimSpace(v.Query); v.Query != "" {
-		v.Found, err = p.search(r.Context(), v.Query, language)
-	} else {
-		v.Overview, err = p.overview(r.Context(), language)
+	if every := v.query.Get("every"); every != "" {
+		n, err := strconv.Atoi(every)
+		if err != nil || n < minRefresh || n > maxRefresh {
+			return nil, web.Fail(msg.QueryInvalid, "every", strconv.Itoa(minRefresh)+".."+strconv.Itoa(maxRefresh))
+		}
+		v.every = strconv.Itoa(n)
 	}
-	if err != nil {
+	asked := v.query.Get("q")
+	v.Query = strings.TrimSpace(msg.Printable(asked[:min(len(asked), maxQuery)]))
+	if err := v.Health(r.Context()); err != nil {
 		return nil, err
 	}
-	return fitted(v), nil
+	if err := fill(v, r.Context()); err != nil {
+		return nil, err
+	}
+	return v.fitted(), nil
 }
 
 // send writes a page.
-func send(w http.ResponseWriter, status int, content []byte) {
+func (v *view) send(w http.ResponseWriter, status int, content []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(content)))
@@ -112,13 +179,16 @@ func send(w http.ResponseWriter, status int, content []byte) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "Accept, Accept-Language")
+	if v.every != "" {
+		h.Set("Refresh", v.every)
+	}
 	w.WriteHeader(status)
 	w.Write(content)
 }
 
 // render fills the template. It panics if the template does not fit its data, which is a mistake of
 // this program.
-func render(v view) []byte {
+func (v *view) render() []byte {
 	var out bytes.Buffer
 	if err := layout().Execute(&out, v); err != nil {
 		panic(errors.Join(errors.New("the template of the status page"), err))
@@ -127,9 +197,9 @@ func render(v view) []byte {
 }
 
 // fitted renders a view. It halves the lists until the page is small enough.
-func fitted(v view) []byte {
+func (v *view) fitted() []byte {
 	for halvings := 0; ; halvings++ {
-		content := render(v.cut(halvings))
+		content := v.cut(halvings).render()
 		if len(content) < maxPage || halvings == maxHalvings {
 			return content
 		}

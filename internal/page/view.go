@@ -3,15 +3,14 @@ package page
 import (
 	"cmp"
 	"crypto/sha256"
-	"database/sql"
 	_ "embed"
 	"encoding/base64"
 	"html/template"
-	"strconv"
+	"net/url"
 	"strings"
 	"sync"
+	"time"
 
-	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
@@ -34,108 +33,204 @@ func styleHash() string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// view is what the template shows: an overview, what a search found, or a fault.
+// view is one page for one request, which the template shows.
 type view struct {
-	in       msg.Language
-	Now      string
-	Query    string
-	Overview *overview
-	Found    *found
-	Fault    string
+	*Page
+	in    msg.Language
+	now   time.Time
+	path  string // of the request, escaped, without the first slash
+	id    string // in the path
+	query url.Values
+	every string // seconds until the browser asks again, "" for never
+
+	Title, Query           string
+	Level, Verdict, Advice string // Level is "good", "busy" or "bad"
+	Sections               []section
 }
 
-// Style returns the style sheet.
-func (v view) Style() template.CSS { return template.CSS(styleCSS) }
-
-// Language returns the value of the attribute lang.
-func (v view) Language() string { return say(v.in, "language") }
-
-// Say returns a text of the page.
-func (v view) Say(id string, args ...any) string { return say(v.in, id, args...) }
-
-// overview is the page without a search.
-type overview struct {
-	in        msg.Language
-	Level     string // "good", "busy" or "bad"
-	Sentence  string
-	Counts    []count
-	Zones     list[zoneLine]
-	Amiss     list[nameLine]
-	Leftovers list[leftoverLine]
-	Events    list[eventLine]
-	Addresses []address
-	Versions  []string
-	Chart     *chart
+// section is a part of a page: a title, and a list.
+type section struct {
+	Title, Lead, None string // None stands in place of an empty list
+	Class             string // of the list: "events" for one of a line each
+	Links             []link // to other selections of the list
+	Counts            []count
+	Chart             *chart
+	Clients           *clients
+	Rows              []row
+	Rest              int // rows that are not shown
+	keep              int // halvings that the list outlasts
+	next              func(last row) string
 }
 
-// found is the page of a search.
-type found struct {
-	in msg.Language
-	list[foundLine]
-}
-
-// list is the beginning of a list, and how many more entries there are.
-type list[T any] struct {
-	Rows []T
-	More int
-}
-
-func (l *list[T]) add(rows ...T) { l.Rows = append(l.Rows, rows...) }
-
-// first returns at most n entries of the list.
-func (l list[T]) first(n int) list[T] {
-	if cut := len(l.Rows) - n; cut > 0 {
-		return list[T]{Rows: l.Rows[:n], More: l.More + cut}
-	}
-	return l
+// row is an entry of a list.
+type row struct {
+	Title, Link  string
+	Level, State string
+	When         string
+	Facts        []string
+	Values       []pair
+	Why, Do      string
+	Links        []link
+	cursor       string
 }
 
 type (
+	link struct{ Text, URL string }
+	pair struct{ Label, Text string }
+	tab  struct {
+		link
+		Here bool
+	}
 	count struct {
-		State, Text string
-		Number      uint64
+		Text, URL, Level string
+		Number           uint64
 	}
-	zoneLine struct{ Zone, Provider, Level, State, Since, Reason, Advice string }
-	nameLine struct {
-		Name, Level, State, At, Reason, Advice string
-		Attempts                               int
-	}
-	foundLine struct {
-		nameLine
-		Value, Network string
-		History        list[eventLine]
-	}
-	leftoverLine struct{ Name, Provider, Since, Reason, Advice string }
-	eventLine    struct{ At, Level, Text, Name, Detail string }
-	address      struct{ Family, Address, Note string }
 )
+
+// Style returns the style sheet.
+func (v *view) Style() template.CSS { return template.CSS(styleCSS) }
+
+// Say returns a text of the page.
+func (v *view) Say(id string, args ...any) string { return say(v.in, id, args...) }
+
+// Link returns the relative link to a page, with names and values of its query. It keeps the refresh.
+func (v *view) Link(page string, query ...string) string {
+	return v.link(v.every, page, query...)
+}
+
+func (v *view) link(every, page string, query ...string) string {
+	values := url.Values{}
+	for i := 0; i < len(query); i += 2 {
+		if query[i+1] != "" {
+			values.Set(query[i], query[i+1])
+		}
+	}
+	if every != "" {
+		values.Set("every", every)
+	}
+	at := "./" + strings.Repeat("../", strings.Count(v.path, "/")) + page
+	if len(values) > 0 {
+		at += "?" + values.Encode()
+	}
+	return at
+}
+
+// Action returns the address of the search.
+func (v *view) Action() string { return v.link("", "names") }
+
+// Tabs returns the links to all pages that need no id.
+func (v *view) Tabs() (all []tab) {
+	for _, page := range []string{"", "names", "nodes", "zones", "events"} {
+		all = append(all, tab{link{v.Say("tab " + page), v.Link(page)}, page == v.path})
+	}
+	return all
+}
+
+// Every returns the seconds of the refresh, "" for none.
+func (v *view) Every() string { return v.every }
+
+// Again returns the links to this page with a refresh and without one.
+func (v *view) Again() (all []link) {
+	for _, every := range []string{"", "10", "30", "300"} {
+		var query []string
+		for name := range v.query {
+			if name != "every" {
+				query = append(query, name, v.query.Get(name))
+			}
+		}
+		l := link{v.Say("every " + cmp.Or(every, "never")), v.link(every, v.path, query...)}
+		if every == v.every {
+			l.URL = ""
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// usageLink returns the link to the page of a usage.
+func (v *view) usageLink(id string) string { return v.Link("names/" + url.PathEscape(id)) }
+
+// clock shows a time in the time zone of this host, and how long ago it was.
+func (v *view) clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return stamp(t) + " (" + v.ago(t) + ")"
+}
+
+func stamp(t time.Time) string { return t.In(time.Local).Format("2006-01-02 15:04:05 -07:00") }
+
+// stored is clock for a time that the database has as text.
+func (v *view) stored(text string) string {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return text
+	}
+	return v.clock(t)
+}
+
+// Now shows the time of the page.
+func (v *view) Now() string { return stamp(v.now) }
+
+// ago says how long ago a time was, or in which time it comes.
+func (v *view) ago(t time.Time) string {
+	d, id := v.now.Sub(t), "ago "
+	if d < 0 {
+		d, id = -d, "in "
+	}
+	switch {
+	case d < time.Minute:
+		return v.Say(id+"seconds", int(d/time.Second))
+	case d < time.Hour:
+		return v.Say(id+"minutes", int(d/time.Minute))
+	case d < 48*time.Hour:
+		return v.Say(id+"hours", int(d/time.Hour))
+	}
+	return v.Say(id+"days", int(d/(24*time.Hour)))
+}
 
 // maxHalvings is the number of halvings after which no list has more than one entry.
 const maxHalvings = 12
 
-// cut returns the view with shorter lists: the longest ones shrink first.
-func (v view) cut(halvings int) view {
-	half := func(n, begin int) int { return max(1, n>>max(0, halvings-begin)) }
-	if v.Overview != nil {
-		o := *v.Overview
-		o.Amiss = o.Amiss.first(half(maxAmiss, 0))
-		o.Zones = o.Zones.first(half(maxZones, 2))
-		o.Leftovers = o.Leftovers.first(half(maxLeftovers, 2))
-		o.Events = o.Events.first(half(maxEvents, 2))
-		v.Overview = &o
+// cut returns the view with shorter lists.
+func (v *view) cut(halvings int) *view {
+	shorter := *v
+	shorter.Sections = nil
+	for _, s := range v.Sections {
+		shorter.Sections = append(shorter.Sections, s.first(max(1, pageRows>>max(0, halvings-s.keep))))
 	}
-	if v.Found != nil {
-		f := *v.Found
-		f.list = f.first(half(maxFound, 5))
-		rows := make([]foundLine, len(f.Rows))
-		for i, row := range f.Rows {
-			row.History = row.History.first(half(maxHistory, 0))
-			rows[i] = row
-		}
-		f.Rows = rows
-		v.Found = &f
+	return &shorter
+}
+
+// first returns the section with at most n rows, and n values and links of each.
+func (s section) first(n int) section {
+	s.Rest += max(0, len(s.Rows)-n)
+	var rows []row
+	for _, r := range s.Rows[:min(n, len(s.Rows))] {
+		r.Values, r.Links = r.Values[:min(n, len(r.Values))], r.Links[:min(n, len(r.Links))]
+		rows = append(rows, r)
 	}
-	return v
+	s.Rows = rows
+	return s
+}
+
+// paged returns the section with a link to the rows behind its last one.
+func (s section) paged(next func(last row) string) section {
+	s.next = next
+	return s
+}
+
+// Next returns the link to the rows behind the last one, "" if there are none, or no page shows them.
+func (s section) Next() string {
+	if s.Rest == 0 || s.next == nil {
+		return ""
+	}
+	return s.next(s.Rows[len(s.Rows)-1])
+}
+
+// span says how long a number of seconds is.
+func (v *view) span(seconds int64) string {
+	return (time.Duration(seconds) * time.Second).String()
 }
 
 // short bounds a text in characters.
@@ -154,16 +249,12 @@ func reasonOf(f mesh.Fault, in msg.Language) string {
 	return short(f.In(in), maxReason)
 }
 
-func newZoneLine(z reconcile.ZoneState, known bool, in msg.Language) zoneLine {
-	line := zoneLine{Zone: msg.Printable(z.Zone), Provider: providerTitle(z.Provider, in), Level: "good", State: say(in, "zone ok"), Since: clock(z.Since)}
-	switch {
-	case !known:
-		line.Level, line.State = "idle", say(in, "zone unknown")
-	case z.Fault.Code != "":
-		line.Level, line.State = "bad", say(in, "zone down")
-		line.Reason, line.Advice = reasonOf(mesh.Fault(z.Fault), in), advice(in, z.Fault.Code)
+// faulty adds a fault, and what to do, to a row.
+func (r row) faulty(f mesh.Fault, in msg.Language) row {
+	if f.Code != "" {
+		r.Why, r.Do = reasonOf(f, in), advice(in, f.Code)
 	}
-	return line
+	return r
 }
 
 // providerTitle names a provider.
@@ -174,114 +265,18 @@ func providerTitle(name string, in msg.Language) string {
 	return cmp.Or(msg.ProviderIn(in, name).Title, name)
 }
 
-func newNameLine(u mesh.Usage, in msg.Language) nameLine {
-	state := cmp.Or(u.Publish.State, string(reconcile.None))
-	line := nameLine{
-		Name: msg.Printable(u.Name), Level: levels[state], State: say(in, "state "+state), At: stored(u.Publish.At),
-		Reason: reasonOf(u.Publish.Fault, in), Attempts: u.Publish.Attempts,
-	}
-	if u.Publish.Fault.Code != "" {
-		line.Advice = advice(in, u.Publish.Fault.Code)
-	}
-	return line
-}
-
-func newLeftoverLine(p reconcile.StoredPlace, in msg.Language) leftoverLine {
-	return leftoverLine{
-		Name: msg.Printable(p.Place.Name), Provider: providerTitle(p.Place.Account.Provider, in), Since: stored(p.Since),
-		Reason: reasonOf(mesh.Fault(p.Place.Fault), in), Advice: advice(in, p.Place.Fault.Code),
-	}
-}
-
-func networkText(n sql.Null[mesh.NetworkID]) string {
-	if !n.Valid {
-		return ""
-	}
-	return n.V.String()
-}
-
-// maxDetail bounds the characters of a change in the detail of an event.
-const maxDetail = 120
-
-func newEventLine(e events.Event, in msg.Language) eventLine {
-	line := eventLine{At: clock(e.At), Level: eventLevels[e.Kind], Text: msg.ID(e.Kind).In(in), Name: msg.Printable(e.Name)}
-	var parts []string
-	if e.Name == "" && e.ServiceID != "" {
-		parts = append(parts, e.ServiceID)
-	}
-	if e.Detail.Provider != "" {
-		parts = append(parts, e.Detail.Provider)
-	}
-	if e.Detail.Count > 0 {
-		parts = append(parts, say(in, "entries", e.Detail.Count))
-	}
-	for _, change := range e.Detail.Changes() {
-		parts = append(parts, short(change, maxDetail))
-	}
-	if e.Detail.Fault.Code != "" {
-		parts = append(parts, reasonOf(e.Detail.Fault, in))
-	}
-	if e.By != "" {
-		parts = append(parts, say(in, "by", e.By))
-	}
-	line.Detail = strings.Join(parts, " · ")
-	return line
-}
-
-// count fills the numbers of names by state.
-func (o *overview) count(totals map[string]uint64) {
-	for _, state := range reconcile.UsageStates {
-		if n := totals[string(state)]; n > 0 || state == reconcile.Published || state == reconcile.Failed {
-			o.Counts = append(o.Counts, count{State: levels[string(state)], Text: say(o.in, "state "+string(state)), Number: n})
+// facts returns the texts that are not empty.
+func facts(all ...string) (some []string) {
+	for _, text := range all {
+		if text != "" {
+			some = append(some, text)
 		}
 	}
+	return some
 }
 
-// condition is what the first sentence is about.
-type condition struct {
-	totals          map[string]uint64
-	configured, off bool
-	down            int
-	hidden          bool
-	faults          int64
-	stopped         uint64
-}
-
-// judge says in one sentence whether all is well.
-func (o *overview) judge(c condition) {
-	number := func(states ...reconcile.PlaceState) (n uint64) {
-		for _, state := range states {
-			n += c.totals[string(state)]
-		}
-		return n
-	}
-	var bad []string
-	tell := func(id string, n uint64) {
-		if n > 0 {
-			bad = append(bad, say(o.in, id, n))
-		}
-	}
-	if c.off {
-		bad = append(bad, say(o.in, "off"))
-	}
-	tell("n failed", number(reconcile.Failed))
-	tell("n conflict", number(reconcile.Conflict))
-	tell("n none", number(reconcile.None))
-	tell("n down", uint64(c.down))
-	tell("n faults", uint64(c.faults))
-	tell("n stopped", c.stopped)
-	if c.hidden {
-		bad = append(bad, say(o.in, "hidden"))
-	}
-	waiting, published := number(reconcile.Pending, reconcile.Withdrawing), strconv.FormatUint(number(reconcile.Published), 10)
-	switch {
-	case len(bad) > 0:
-		o.Level, o.Sentence = "bad", say(o.in, "not well", strings.Join(bad, say(o.in, "comma")))
-	case !c.configured:
-		o.Level, o.Sentence = "busy", say(o.in, "not configured")
-	case waiting > 0:
-		o.Level, o.Sentence = "busy", say(o.in, "busy", waiting, published)
-	default:
-		o.Level, o.Sentence = "good", say(o.in, "well", published)
-	}
+// stateOf returns the level and the text of a state of a usage.
+func (v *view) stateOf(state string) (level, text string) {
+	state = cmp.Or(state, string(reconcile.None))
+	return levels[state], v.Say("state " + state)
 }

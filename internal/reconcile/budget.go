@@ -236,8 +236,8 @@ func (b *budget) idle(n *spender, now time.Time) bool {
 	return true
 }
 
-// writeMetrics writes the writes that are left at the account of each provider that has the fewest.
-func (b *budget) writeMetrics(page *daemon.Page, now time.Time) {
+// left returns the writes that are left at the account of each provider that has the fewest.
+func (b *budget) left(now time.Time) map[string]uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := map[string]uint64{}
@@ -248,6 +248,11 @@ func (b *budget) writeMetrics(page *daemon.Page, now time.Time) {
 			left[a.provider] = n
 		}
 	}
+	return left
+}
+
+func (b *budget) writeMetrics(page *daemon.Page, now time.Time) {
+	left := b.left(now)
 	page.Family("meshddns_node_writes_left", "gauge", "Writes that nodes and checks may still cause at once, the least of the accounts of a provider.")
 	for _, provider := range slices.Sorted(maps.Keys(left)) {
 		page.Figure(left[provider], daemon.Label{Name: "provider", Value: provider})

@@ -15,7 +15,8 @@ import (
 
 // ZoneState is the state of a zone of an account at its last use.
 type ZoneState struct {
-	Provider, Zone string
+	Provider, Zone string    // Zone is the domain of services
+	Apex           string    // of the provider's zone, "" if it was not found yet
 	Since          time.Time // start of this state
 	Fault          Fault     // why the zone is down; without a code it is well
 }
@@ -49,20 +50,18 @@ func (e *Engine) Zone(account int64, domain string) (state ZoneState, known bool
 
 // DownZones returns at most 1000 zones that are down, sorted by provider and name. If
 // several accounts have a zone of one name, it returns the one that is down for longest.
-// The fault's code is that of reason.
 func (e *Engine) DownZones() (down []ZoneState) {
 	n := e.news
 	n.mu.Lock()
 	for _, z := range n.zones {
-		if s := z.state; s.Fault.Code != "" {
-			s.Fault.Code = reason(s.Fault)
-			down = append(down, s)
+		if z.state.Fault.Code != "" {
+			down = append(down, z.state)
 		}
 	}
 	n.mu.Unlock()
 	sort.SliceStable(down, func(i, j int) bool {
 		a, b := down[i], down[j]
-		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Zone, b.Zone), a.Since.Compare(b.Since), cmp.Compare(a.Fault.Code, b.Fault.Code)) < 0
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Zone, b.Zone), a.Since.Compare(b.Since), cmp.Compare(reason(a.Fault), reason(b.Fault))) < 0
 	})
 	down = slices.CompactFunc(down, func(a, b ZoneState) bool { return a.Provider == b.Provider && a.Zone == b.Zone })
 	return down[:min(len(down), downZones)]
@@ -86,6 +85,7 @@ func (n *news) zone(r Record, since time.Time, f Fault, names int) {
 		z.state.Since = since
 	}
 	z.state.Provider, z.state.Zone, z.state.Fault, z.pass = r.Account.Provider, r.Domain, f, n.pass
+	z.state.Apex = cmp.Or(r.Place.Zone, z.state.Apex)
 	about := []any{"zone", r.Domain, "provider", r.Account.Provider}
 	switch {
 	case f.Code == string(provider.ZoneNotFound):
@@ -157,12 +157,16 @@ func (e *Engine) noteZone(ctx context.Context, r Record) {
 	}
 }
 
+// WritesLeft returns the writes that nodes and checks may still cause at once, the least of the accounts of each provider
+// at which they have caused any.
+func (e *Engine) WritesLeft() map[string]uint64 { return e.budget.left(e.config.Now()) }
+
 // WriteMetrics writes the zones that are down.
 func (e *Engine) WriteMetrics(page *daemon.Page) {
 	page.Family("meshddns_zone_down_since_timestamp_seconds", "gauge", "First failure of each zone that is down.")
 	for _, z := range e.DownZones() {
 		page.Time(z.Since, daemon.Label{Name: "provider", Value: z.Provider}, daemon.Label{Name: "zone", Value: msg.Printable(z.Zone)},
-			daemon.Label{Name: "code", Value: z.Fault.Code})
+			daemon.Label{Name: "code", Value: reason(z.Fault)})
 	}
 	e.budget.writeMetrics(page, e.config.Now())
 }

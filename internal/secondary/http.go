@@ -1,12 +1,14 @@
 package secondary
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"slices"
 	"sort"
 	"time"
 
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/resource"
 	"meshddns/internal/secrets"
@@ -20,23 +22,13 @@ const maxStates = 1000
 // shown is a secondary in an answer.
 type shown struct {
 	Secondary
-	States   []zoneState `json:"zones_state,omitzero"`
-	Warnings []string    `json:"warnings,omitempty"`
-}
-
-// zoneState is a zone at a secondary.
-type zoneState struct {
-	Zone       string  `json:"zone"`
-	Serial     uint32  `json:"serial"`
-	Fetched    *uint32 `json:"fetched_serial"` // null: not known since the start
-	Lag        int64   `json:"lag_seconds"`
-	NotifiedAt string  `json:"notified_at"`
-	Error      string  `json:"error"`
+	States   []mesh.SecondaryZone `json:"zones_state,omitzero"`
+	Warnings []string             `json:"warnings,omitempty"`
 }
 
 // show returns a secondary with the states of its zones, the longest behind first.
 func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Language) shown {
-	answer := shown{Secondary: s, States: []zoneState{}}
+	answer := shown{Secondary: s, States: []mesh.SecondaryZone{}}
 	now := time.Now()
 	known := n.Find(s.ID)
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
@@ -47,7 +39,7 @@ func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Langu
 		if known != nil {
 			at = known.follower.state(zone)
 		}
-		z := zoneState{Zone: zone, Serial: zones[zone]}
+		z := mesh.SecondaryZone{Zone: zone, Serial: zones[zone]}
 		if at.known {
 			z.Fetched = &at.fetched
 		}
@@ -65,6 +57,19 @@ func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Langu
 	sort.SliceStable(answer.States, func(i, j int) bool { return answer.States[i].Lag > answer.States[j].Lag })
 	answer.States = answer.States[:min(len(answer.States), maxStates)]
 	return answer
+}
+
+// States calls tell for each secondary with the states of its zones, the longest behind first.
+func (n *Notifier) States(ctx context.Context, language msg.Language, tell func(s Secondary, zones []mesh.SecondaryZone)) error {
+	known := n.Known()
+	if len(known) == 0 {
+		return nil
+	}
+	zones, err := n.zones.All(ctx)
+	for _, s := range known {
+		tell(s, n.show(s, zones, language).States)
+	}
+	return err
 }
 
 // form returns the form of answers that have the states of zones.

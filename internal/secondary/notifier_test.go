@@ -20,6 +20,7 @@ import (
 
 	"meshddns/internal/dns"
 	"meshddns/internal/events"
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
@@ -206,7 +207,7 @@ func (w *world) fetch(p *peer, zone string, serial uint32) {
 	w.Fetched(p.at.Addr(), p.key.Name, apex, serial)
 }
 
-func (w *world) state(p *peer, zone string) zoneState {
+func (w *world) state(p *peer, zone string) mesh.SecondaryZone {
 	zones, _ := w.All(w.t.Context())
 	for _, z := range w.show(p.Secondary, zones, 0).States {
 		if z.Zone == zone {
@@ -214,7 +215,7 @@ func (w *world) state(p *peer, zone string) zoneState {
 		}
 	}
 	w.t.Fatalf("%s has no zone %s", p.ID, zone)
-	return zoneState{}
+	return mesh.SecondaryZone{}
 }
 
 // TestNotify: a peer is told of a change until it has fetched it, whether it answers or not, and no other

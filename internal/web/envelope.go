@@ -116,6 +116,9 @@ type Adapter struct {
 	// Faults logs the causes of failures; nil: Log has each.
 	Faults *RefusalLines
 
+	// Missing answers a request for an unknown path in another form than JSON, and reports whether it has; nil: it never does.
+	Missing func(http.ResponseWriter, *http.Request, *Failure) bool
+
 	// Refused is called for each failure of a handler in place of the audit line; nil: it has one.
 	Refused func(*http.Request, error)
 }
@@ -338,13 +341,14 @@ func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 		}
 		allow := w.Header().Get("Allow")
 		clear(w.Header())
-		if counted.status == http.StatusMethodNotAllowed && r.URL.Path != "/" { // the root is a page, and no path of the API
+		if counted.status == http.StatusMethodNotAllowed && !IsPage(r.URL.Path) {
 			w.Header().Set("Allow", allow)
 			f = Fail(msg.MethodNotAllowed, allow)
 		}
 	}
-	counted.status = f.Status
-	a.Refuse(w, r, f)
+	if counted.status = f.Status; f != notFound || a.Missing == nil || !a.Missing(w, r, f) {
+		a.Refuse(w, r, f)
+	}
 }
 
 // Safe answers a request when a handler before the routes panics.

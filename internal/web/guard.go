@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,9 +125,18 @@ func crossSite(r *http.Request) bool {
 	return err != nil || origin.Host == "" || !strings.EqualFold(origin.Host, r.Host)
 }
 
-// followsLink reports whether a browser opens the status page in a tab of its own, because the user followed a link.
+// pages are the paths of the pages for browsers. Each entry of the second one has a page, too.
+var pages = []string{"/", "/names", "/nodes", "/zones", "/events"}
+
+// IsPage reports whether a path is that of a page for browsers, and none of the API.
+func IsPage(path string) bool {
+	id, named := strings.CutPrefix(path, pages[1]+"/")
+	return slices.Contains(pages, path) || named && id != "" && !strings.Contains(id, "/")
+}
+
+// followsLink reports whether a browser opens a page in a tab of its own, because the user followed a link.
 func followsLink(r *http.Request) bool {
-	return r.Method == http.MethodGet && r.URL.Path == "/" &&
+	return r.Method == http.MethodGet && IsPage(r.URL.Path) &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 

@@ -94,6 +94,7 @@ var tests = map[string]func(Suite, *testing.T){
 	"Contract":                      Suite.testContract,
 	"Page":                          Suite.testPage,
 	"PageFinds":                     Suite.testPageFinds,
+	"PageOfAName":                   Suite.testPageOfAName,
 	"PageOfAFault":                  Suite.testPageOfAFault,
 	"LastSuccessOutlivesTheProgram": Suite.testLastSuccessOutlivesTheProgram,
 	"Backup":                        Suite.testBackup,

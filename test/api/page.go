@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"meshddns/internal/web"
 )
 
 // testPage has the status page for browsers only.
@@ -54,7 +57,28 @@ func (suite Suite) testPage(t *testing.T) {
 	if response, _ := a.Do(t, "GET", "/?q=%zz", html, ""); response.StatusCode != 400 || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") {
 		t.Errorf("a malformed query: %s", response.Status)
 	}
-	if _, page := a.Do(t, "GET", "/metrics", nil, ""); !strings.Contains(page, `meshddns_http_requests_total{route="GET /{$}",code="200"}`) {
+	for _, path := range []string{"/names", "/names/none", "/nodes", "/zones", "/events", "/nothing", "/names/a/b", "/nodes/"} {
+		status := map[bool]int{true: 200, false: 404}[slices.Contains([]string{"/names", "/nodes", "/zones", "/events"}, path)]
+		if response, text := a.Do(t, "GET", path, html, ""); response.StatusCode != status || !strings.Contains(text, "<html") || response.Header.Get("Content-Security-Policy") == "" {
+			t.Errorf("%s: %s, %s", path, response.Status, text)
+		}
+		want := unknown
+		if web.IsPage(path) {
+			_, want = a.Do(t, "GET", "/", nil, "")
+		}
+		if response, text := a.Do(t, "GET", path, nil, ""); response.StatusCode != 404 || text != want || response.Header.Get("X-Error-Code") != "not_found" {
+			t.Errorf("%s without text/html: %s, %s", path, response.Status, text)
+		}
+		for _, method := range []string{"POST", "DELETE"} {
+			if response, text := a.Do(t, method, path, html, ""); response.StatusCode != 404 || text != unknown || response.Header.Get("Allow") != "" {
+				t.Errorf("%s %s: %s, %s", method, path, response.Status, text)
+			}
+		}
+	}
+	if response, text := a.Do(t, "GET", "/api/v1/ddns/nothing", html, ""); response.StatusCode != 404 || text != unknown {
+		t.Errorf("a path of the API: %s, %s", response.Status, text)
+	}
+	if _, page := a.Do(t, "GET", "/metrics", nil, ""); !strings.Contains(page, `meshddns_http_requests_total{route="GET /{$}",code="200"}`) || !strings.Contains(page, `meshddns_http_requests_total{route="GET /names/{id}",code="404"} 2`) {
 		t.Error("the metrics have no page")
 	}
 }
@@ -62,7 +86,7 @@ func (suite Suite) testPage(t *testing.T) {
 // testPageFinds has usages by name, prefix and network id, with their values, and what is amiss.
 func (suite Suite) testPageFinds(t *testing.T) {
 	a := suite.Start(t, Options{})
-	a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"builtin","access_key_id":"x","access_key_secret":"hidden-secret","domain":"example.com","txt_record_name":"@","enabled":true,"txt_endpoints":["tcp://{ipv4}:1"]}`)
+	a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"builtin","access_key_id":"x","access_key_secret":"hidden-secret","domain":"example.com","txt_record_name":"@","enabled":true,"sync_mode":"auto","txt_endpoints":["tcp://{ipv4}:1"]}`)
 	a.Must(t, "PUT", "/api/v1/ddns/services/a", `{"name":"a","config":{"domain":"a.example.com"}}`)
 	a.Must(t, "PUT", "/api/v1/ddns/services/b", `{"name":"b","config":{"domain":"b.example.com"}}`)
 	a.Must(t, "PUT", "/api/v1/ddns/services/c", `{"name":"c","config":{"domain":"elsewhere.example.net"}}`)
@@ -88,7 +112,7 @@ func (suite Suite) testPageFinds(t *testing.T) {
 	} {
 		text := ask("?q=" + query)
 		for _, name := range names {
-			if has := strings.Contains(text, "<b>"+name+"</b>"); has != strings.Contains(strings.Join(want, " "), name) {
+			if has := strings.Contains(text, ">"+name+"</a></b>"); has != strings.Contains(strings.Join(want, " "), name) {
 				t.Errorf("%s: %s is there: %v", query, name, has)
 			}
 		}
@@ -103,6 +127,31 @@ func (suite Suite) testPageFinds(t *testing.T) {
 		if text := ask(""); !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}
+	}
+}
+
+// testPageOfAName has the records of a usage, and what to type in the clients of the formats that are published.
+func (suite Suite) testPageOfAName(t *testing.T) {
+	a := suite.Start(t, Options{})
+	a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"@","enabled":true,"sync_mode":"auto"}`)
+	a.Must(t, "PUT", "/api/v1/ddns/services/a", `{"name":"a","config":{"domain":"a.example.com","txt_endpoints":["tcp://{ipv4}:1"],"formats":["mesh1","a","srv:_nodes._tcp","easytier-srv"]}}`)
+	id := a.Reserve(t, "a", "office", 71)
+	html := http.Header{"Accept": {"text/html"}, "Accept-Language": {"en"}}
+	_, before := a.Do(t, "GET", "/names/"+id, html, "")
+	a.Must(t, "POST", "/api/v1/ddns/sync", "")
+	_, text := a.Do(t, "GET", "/names/"+id, html, "")
+	for _, want := range []string{"<b>office.a.example.com</b>", "A · a", "_nodes._tcp.office.a.example.com", "Endpoint = office.a.example.com:51820", "--peers srv://office.a.example.com",
+		"provider=srv service=nodes proto=tcp domain=office.a.example.com", "dig +short _mesh.office.a.example.com TXT", "tcp://{ipv4}:1", "record published"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	if strings.Contains(text, "vnt-cli") || strings.Contains(before, "51820") && strings.Contains(before, "pending") {
+		t.Errorf("clients of formats that are not published: %s", before)
+	}
+	_, history := a.Do(t, "GET", "/events?name=_mesh.office.a.example.com&kind=record.*", html, "")
+	if !strings.Contains(history, "office.a.example.com A · builtin") || strings.Contains(history, "prefix reserved") {
+		t.Errorf("no record in the events: %s", history)
 	}
 }
 

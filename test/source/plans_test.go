@@ -178,6 +178,9 @@ var permitted = map[string]string{
 	"ledger.Checked: USE TEMP B-TREE FOR ORDER BY": "the seqs of two selections",
 	"check.dead: SCAN dead_endpoints":              "all dead endpoints, of those that are checked",
 
+	"ledger.Amiss: SCAN amiss":                   "at most 10 000 usages, which it has found by their states",
+	"ledger.Amiss: USE TEMP B-TREE FOR ORDER BY": "the same, grouped",
+
 	"events.AddRestored: SCAN events":                "the last row",
 	"events.firstKept: SCAN events":                  "counts the rows that are kept, where their seqs leave it open",
 	"events.Newest: SCAN events":                     "the last row",

@@ -1,0 +1,401 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"meshddns/internal/events"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/reconcile"
+)
+
+// The most entries of each list of the first page.
+const (
+	maxGroups    = 20 // of names that are not as they should be
+	maxLeftovers = 20
+	maxEvents    = 20
+	maxTold      = 10 // secondaries that are behind, and held leases
+	maxHeld      = 20 // held leases on their own page
+
+	scannedZones = 1000             // of services, which are read for the list of zones
+	behindAfter  = 60 * time.Second // the lag of a secondary that needs attention
+)
+
+// attention is what may need a person. Each row has a part of the first sentence, so the two never contradict each other.
+type attention struct {
+	rows      []row
+	bad, slow []string // parts of the first sentence, of which those in slow mend themselves
+	rest      int
+}
+
+// front is the first page: whether all is well, what needs attention, and how things have been.
+func (v *view) front(ctx context.Context) error {
+	if v.Query != "" {
+		return v.names(ctx)
+	}
+	totals, err := v.Totals(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := v.Configuration(ctx)
+	if err != nil {
+		return err
+	}
+	a, err := v.attention(ctx, c, totals)
+	if err != nil {
+		return err
+	}
+	v.judge(a, c, totals)
+	if len(a.rows) > 0 {
+		v.Sections = append(v.Sections, section{Title: v.Say("amiss"), Rows: a.rows, Rest: a.rest})
+	}
+	for _, collect := range []func(context.Context, mesh.Configuration, map[string]uint64) (section, error){v.counted, v.frontZones, v.leftovers, v.latest} {
+		s, err := collect(ctx, c, totals)
+		if err != nil {
+			return err
+		}
+		if len(s.Rows) > 0 || s.None != "" || s.Counts != nil {
+			v.Sections = append(v.Sections, s)
+		}
+	}
+	v.Sections = append(v.Sections, section{Title: v.Say("host"), Class: "host"})
+	return nil
+}
+
+// judge says in one sentence whether all is well.
+func (v *view) judge(a attention, c mesh.Configuration, totals map[string]uint64) {
+	waiting, published := totals[string(reconcile.Pending)]+totals[string(reconcile.Withdrawing)], totals[string(reconcile.Published)]
+	if waiting > 0 {
+		a.slow = append([]string{v.Say("n waiting", waiting)}, a.slow...)
+	}
+	parts := strings.Join(slices.Concat(a.bad, a.slow), v.Say("comma"))
+	why := ""
+	switch {
+	case c.Provider == "":
+	case !c.Enabled:
+		why, v.Advice = v.Say("off"), v.Say("do off")
+	case c.Mode() == mesh.Manual:
+		why, v.Advice = v.Say("manual"), v.Say("do manual")
+	}
+	v.Level = "good"
+	if len(a.bad) > 0 {
+		v.Level = "bad"
+	} else if why != "" || len(a.slow) > 0 || c.Provider == "" && totals["services"] == 0 {
+		v.Level = "busy"
+	}
+	switch {
+	case why != "" && parts != "":
+		v.Verdict = v.Say("paused beside", why, parts)
+	case why != "":
+		v.Verdict = v.Say("paused", why)
+	case len(a.bad) > 0:
+		v.Verdict = v.Say("not well", parts)
+	case c.Provider == "" && totals["services"] == 0:
+		v.Verdict = v.Say("not configured")
+	case len(a.slow) > 0:
+		v.Verdict = v.Say("busy", parts, published)
+	default:
+		v.Verdict = v.Say("well", published)
+	}
+}
+
+// tell adds a row, and a part of the first sentence with a number unless that is 0.
+func (a *attention) tell(v *view, level, id string, n int, rows ...row) {
+	a.rows = append(a.rows, rows...)
+	switch {
+	case n == 0:
+	case level == "bad":
+		a.bad = append(a.bad, v.Say(id, n))
+	default:
+		a.slow = append(a.slow, v.Say(id, n))
+	}
+}
+
+// attention collects what may need a person: zones that are down with their names, other names, and the rest.
+func (v *view) attention(ctx context.Context, c mesh.Configuration, totals map[string]uint64) (a attention, err error) {
+	groups, total, more, err := v.Amiss(ctx, maxGroups)
+	if err != nil {
+		return a, err
+	}
+	for _, state := range []reconcile.PlaceState{reconcile.Failed, reconcile.Conflict, reconcile.None} {
+		a.tell(v, "bad", "n "+string(state), int(totals[string(state)]))
+	}
+	a.rest = total
+	zones := v.downZones()
+	for _, z := range zones {
+		r := v.zoneRow(z.ZoneState, true)
+		for i, g := range groups {
+			if g.Count > 0 && z.has(g.Provider, g.Zone) && sameCause(g.Fault.Code, z.Fault.Code) {
+				v.addGroup(&r, g, more)
+				a.rest -= g.Count
+				groups[i].Count = 0
+			}
+		}
+		a.rows = append(a.rows, r)
+	}
+	a.tell(v, "bad", "n down", len(zones))
+	for _, g := range groups {
+		if g.Count > 0 {
+			r := row{Title: msg.Printable(g.Zone), Level: "busy", Facts: []string{providerTitle(g.Provider, v.in)}}.faulty(g.Fault, v.in)
+			if g.Bad {
+				r.Level = "bad"
+			}
+			v.addGroup(&r, g, more)
+			a.rows = append(a.rows, r)
+			a.rest -= g.Count
+		}
+	}
+	if own, bad, err := v.ownRow(ctx, c); err != nil {
+		return a, err
+	} else if bad {
+		a.rows = append(a.rows, own)
+	}
+	for _, collect := range []func(context.Context, *attention) error{v.provisioning, v.targets, v.heldLeases, v.behind, v.hidden} {
+		if err := collect(ctx, &a); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// addGroup adds the number of a group's names and the first of them.
+func (v *view) addGroup(r *row, g mesh.AmissGroup, atLeast bool) {
+	id := "n names"
+	if atLeast {
+		id = "n names at least"
+	}
+	if r.State == "" {
+		r.State = v.Say(id, g.Count)
+	} else {
+		r.Facts = append(r.Facts, v.Say(id, g.Count))
+	}
+	for _, u := range g.First {
+		r.Links = append(r.Links, link{msg.Printable(u.Name), v.usageLink(u.ID)})
+	}
+	if g.Count > len(g.First) {
+		r.Links = append(r.Links, link{v.Say("all in state"), v.Link("names", "state", g.First[0].Publish.State)})
+	}
+}
+
+// downZone is a zone of a provider that is down, and the domains in it.
+type downZone struct {
+	reconcile.ZoneState
+	domains []string
+}
+
+// has reports whether the names of a domain at a provider are in the zone.
+func (z downZone) has(provider, domain string) bool {
+	return z.Provider == provider && slices.Contains(z.domains, domain)
+}
+
+// downZones returns the zones that are down, each once, although names below several domains meet it.
+func (v *view) downZones() (zones []downZone) {
+	down := v.DownZones()
+	slices.SortStableFunc(down, func(a, b reconcile.ZoneState) int { return cmp.Compare(len(apexOf(a)), len(apexOf(b))) })
+	for _, z := range down {
+		i := slices.IndexFunc(zones, func(d downZone) bool {
+			return d.Provider == z.Provider && (d.Zone == apexOf(z) || z.Apex == "" && strings.HasSuffix(z.Zone, "."+d.Zone))
+		})
+		if i < 0 {
+			i = len(zones)
+			zones = append(zones, downZone{ZoneState: z})
+			zones[i].Zone = apexOf(z)
+		}
+		zones[i].domains = append(zones[i].domains, z.Zone)
+		if z.Since.Before(zones[i].Since) {
+			zones[i].Since = z.Since
+		}
+	}
+	return zones
+}
+
+func apexOf(z reconcile.ZoneState) string { return cmp.Or(z.Apex, z.Zone) }
+
+// sameCause reports whether two codes are for one cause: an overloaded server sometimes does not answer and sometimes refuses.
+func sameCause(a, b string) bool {
+	passing := []string{string(msg.Network), string(msg.Temporary)}
+	return a == b || slices.Contains(passing, a) && slices.Contains(passing, b)
+}
+
+// ownRow returns the row of the configuration's own record. bad reports whether it is not as it should be.
+func (v *view) ownRow(ctx context.Context, c mesh.Configuration) (r row, bad bool, err error) {
+	if c.Provider == "" {
+		return r, false, nil
+	}
+	name := c.RecordName()
+	state, err := v.Names(ctx, []string{name})
+	if err != nil {
+		return r, false, err
+	}
+	own := string(reconcile.OwnState(state, v.Addresses()))
+	r = row{Title: name, Facts: []string{v.Say("own record")}}
+	r.Level, r.State = v.stateOf(own)
+	var fault mesh.Fault
+	places, err := v.Places(ctx, name)
+	for _, p := range places {
+		if value := cmp.Or(p.Place.Standing, p.Place.Doubt.Value); p.Place.Sibling == (reconcile.Sibling{}) && mesh.Network(value) == "" {
+			if p.Place.Standing != "" {
+				r.Values = []pair{{v.Say("standing"), msg.Printable(p.Place.Standing)}}
+			}
+			if r.When = v.stored(p.At); p.Place.Fault.Code != "" {
+				fault = v.oneText(name, mesh.Fault(p.Place.Fault))
+			}
+		}
+	}
+	return r.faulty(fault, v.in), fault.Code != "" && own != string(reconcile.Published), err
+}
+
+// oneText returns the fault of a name: that of its zone if the zone is down for the same cause.
+func (v *view) oneText(name string, f mesh.Fault) mesh.Fault {
+	if f.Code == "" {
+		return f
+	}
+	for _, z := range v.DownZones() {
+		if f.Code != z.Fault.Code && strings.HasSuffix("."+name, "."+z.Zone) && sameCause(f.Code, z.Fault.Code) {
+			return mesh.Fault(z.Fault)
+		}
+	}
+	return f
+}
+
+// provisioning tells of faults of the provisioning file.
+func (v *view) provisioning(ctx context.Context, a *attention) error {
+	n := int(v.Faults())
+	if n == 0 {
+		return nil
+	}
+	r := row{Title: v.Say("provisioning"), Level: "bad", State: v.Say("n faults", n), Do: v.Say("do provisioning")}
+	last, err := v.Events.Page(ctx, events.Filter{Kind: string(events.ProvisionRefused), Newest: true}, 1)
+	for _, e := range last {
+		r.When, r.Why = v.clock(e.At), reasonOf(e.Detail.Fault, v.in)
+	}
+	a.tell(v, "bad", "n faults", n, r)
+	return err
+}
+
+// targets tells of targets of notifications that are not well.
+func (v *view) targets(ctx context.Context, a *attention) error {
+	all, err := v.Targets(ctx)
+	for _, state := range []string{"stopped", "retrying"} {
+		level := map[string]string{"stopped": "bad", "retrying": "busy"}[state]
+		var rows []row
+		for _, t := range all {
+			if t.State != state {
+				continue
+			}
+			r := row{Title: t.ID, Level: level, State: v.Say("target " + state), When: v.stored(t.Since), Facts: []string{t.Kind}, Why: reasonOf(t.Fault, v.in), Do: v.Say("do " + state)}
+			if !t.Next.IsZero() {
+				r.Facts = append(r.Facts, v.Say("next try", v.clock(t.Next)))
+			}
+			rows = append(rows, r)
+		}
+		a.tell(v, level, "n "+state, len(rows), rows...)
+	}
+	return err
+}
+
+// heldLeases tells of leases whose time is over and whose endpoints stay.
+func (v *view) heldLeases(ctx context.Context, a *attention) error {
+	first, n, err := v.Held(ctx, maxTold)
+	if n == 0 || err != nil {
+		return err
+	}
+	r := row{Title: v.Say("held leases"), Link: v.Link("nodes"), Level: "bad", State: v.Say("n leases", n), Why: v.Say("about held"), Do: v.Say("do held")}
+	for _, l := range first {
+		r.Links = append(r.Links, link{msg.Printable(l.Name) + " " + l.Slot, v.usageLink(l.UsageID)})
+	}
+	a.tell(v, "bad", "n held", n, r)
+	return nil
+}
+
+// behind tells of secondaries that have been late with a zone for a minute.
+func (v *view) behind(ctx context.Context, a *attention) error {
+	var rows []row
+	last := ""
+	err := v.Secondaries(ctx, v.in, func(id, address string, z mesh.SecondaryZone) {
+		if z.Lag >= int64(behindAfter/time.Second) && id != last { // the longest behind comes first
+			last = id
+			rows = append(rows, row{
+				Title: id, Link: v.Link("zones"), Level: "bad", State: v.Say("behind"), Facts: facts(address, z.Zone, v.Say("lag", v.span(z.Lag))),
+				Why: z.Error, Do: v.Say("do behind"),
+			})
+		}
+	})
+	n := len(rows)
+	a.tell(v, "bad", "n behind", n, rows[:min(n, maxTold)]...)
+	return err
+}
+
+// hidden tells that no resolver finds the built-in zones.
+func (v *view) hidden(ctx context.Context, a *attention) error {
+	hidden, err := v.Hidden(ctx)
+	if hidden {
+		a.bad = append(a.bad, v.Say("hidden"))
+		a.rows = append(a.rows, row{Title: v.Say("built-in zones"), Level: "bad", State: v.Say("hidden"), Do: advice(v.in, string(msg.ZoneUnreachable))})
+	}
+	return err
+}
+
+// counted has the names by state, now and over the last day.
+func (v *view) counted(ctx context.Context, _ mesh.Configuration, totals map[string]uint64) (s section, err error) {
+	s = section{Title: v.Say("names")}
+	for _, state := range reconcile.UsageStates {
+		n := totals[string(state)]
+		if n == 0 && state != reconcile.Published && state != reconcile.Failed {
+			continue
+		}
+		level, text := v.stateOf(string(state))
+		if n == 0 {
+			level = ""
+		}
+		s.Counts = append(s.Counts, count{text, v.Link("names", "state", string(state)), level, n})
+	}
+	s.Counts = append(s.Counts, count{v.Say("leases"), v.Link("nodes"), "", totals["leases"]}, count{v.Say("services"), v.Link("zones"), "", totals["services"]})
+	s.Chart, err = v.chart(ctx, totals)
+	return s, err
+}
+
+// chart collects the numbers of names over the last day.
+func (v *view) chart(ctx context.Context, totals map[string]uint64) (*chart, error) {
+	since := v.now.Add(-chartTime)
+	samples, err := v.samples(ctx, since.Add(-sampleEvery))
+	if err != nil {
+		return nil, err
+	}
+	marks, err := v.Events.Counts(ctx, since, markSpan, markKinds...)
+	samples = slices.DeleteFunc(samples, func(s sample) bool { return s.at.After(v.now) })
+	return newChart(append(samples, sample{at: v.now, counts: totals}), marks, since, v.in), err
+}
+
+// frontZones lists the zones, those that are down first.
+func (v *view) frontZones(ctx context.Context, c mesh.Configuration, _ map[string]uint64) (section, error) {
+	s, err := v.zoneList(ctx, c)
+	for i := range s.Rows {
+		s.Rows[i].Why, s.Rows[i].Do = "", "" // which stand above
+	}
+	s.keep = 0
+	return s.first(maxEvents), err
+}
+
+func (v *view) leftovers(ctx context.Context, _ mesh.Configuration, totals map[string]uint64) (section, error) {
+	s := section{Title: v.Say("leftovers"), Lead: v.Say("about leftovers")}
+	places, err := v.Leftovers(ctx, 0, maxLeftovers)
+	for _, p := range places {
+		s.Rows = append(s.Rows, row{
+			Title: msg.Printable(p.Place.Name), Level: "busy", When: v.stored(p.Since), Facts: []string{providerTitle(p.Place.Account.Provider, v.in)},
+		}.faulty(mesh.Fault(p.Place.Fault), v.in))
+	}
+	s.Rest = max(0, int(totals[string(reconcile.Leftover)])-len(places))
+	return s, err
+}
+
+// latest lists the last events.
+func (v *view) latest(ctx context.Context, _ mesh.Configuration, _ map[string]uint64) (section, error) {
+	s, err := v.eventList(ctx, events.Filter{Newest: true}, maxEvents)
+	s.Title = v.Say("latest")
+	return s.paged(func(row) string { return v.Link("events") }), err
+}
