@@ -296,3 +296,20 @@ func TestCheckWarnings(t *testing.T) {
 		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }
+
+// TestHiddenZones: that no resolver finds the built-in zones is told while there is one.
+func TestHiddenZones(t *testing.T) {
+	a := newAppliance(t)
+	a.ops.engine = reconcile.New(reconcile.Config{Addresses: func() reconcile.Addresses { return reconcile.Addresses{Hidden: true} }})
+	hidden := func(want bool) {
+		t.Helper()
+		if got, err := a.ops.shown().Hidden(t.Context()); err != nil || got != want {
+			t.Errorf("%t, %v, want %t", got, err, want)
+		}
+	}
+	hidden(false)
+	a.Must(t, "PUT", "/api/v1/ddns/services/a", `{"name":"a","config":{"domain":"a.example","provider":"builtin"}}`)
+	hidden(true)
+	a.Must(t, "DELETE", "/api/v1/ddns/services/a", "")
+	hidden(false)
+}

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -313,4 +314,39 @@ func TestRun(t *testing.T) {
 	}
 	cancel()
 	w.must(<-done)
+}
+
+// TestPages: leases are read in the order of their usages and slots, those that are held with their number, and each
+// with its state.
+func TestPages(t *testing.T) {
+	w := newWorld(t)
+	tokens := w.slots(5)
+	states := func(leases []Lease) (told []string) {
+		for _, l := range leases {
+			state, ends := w.State(l)
+			told = append(told, l.Slot+" "+state+" "+strconv.FormatBool(ends.IsZero()))
+		}
+		return told
+	}
+	read := func(usage int64, slot string, want ...string) {
+		t.Helper()
+		all, err := w.Page(t.Context(), usage, slot, 3)
+		w.must(err)
+		if got := states(all); !slices.Equal(got, want) {
+			t.Errorf("behind %d %q: %q, want %q", usage, slot, got, want)
+		}
+	}
+	read(0, "", "s0 live false", "s1 live false", "s2 live false")
+	read(1, "s2", "s3 live false", "s4 live false")
+	read(1, "s4")
+	w.pass(time.Minute)
+	w.pass(time.Hour)
+	if first, all, err := w.Held(t.Context(), 2); err != nil || all != 5 || len(first) != 2 {
+		t.Errorf("%d of %d are held, %v", len(first), all, err)
+	}
+	w.renew(tokens[1], "tcp://192.0.2.7:1002")
+	w.must(w.Delete(t.Context(), "u1", "l1"))
+	w.lease(`{"slot":"s9","ttl":60}`)
+	read(0, "", "s1 live false", "s2 held false", "s3 held false")
+	read(1, "s4", "s9 new true")
 }

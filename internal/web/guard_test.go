@@ -214,7 +214,7 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// TestLinkFromAnotherSite: a browser may follow a link to the status page, and nothing else.
+// TestLinkFromAnotherSite: a browser may follow a link to a status page, and nothing else.
 func TestLinkFromAnotherSite(t *testing.T) {
 	const link = "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: navigate\nSec-Fetch-Dest: document"
 	addr := serveTCP(t, GuardConfig{})
@@ -225,6 +225,14 @@ func TestLinkFromAnotherSite(t *testing.T) {
 		{"GET /", link, false},
 		{"GET /?q=berlin", link, false},
 		{"GET /", strings.ReplaceAll(link, "cross-site", "same-site"), false},
+		{"GET /names?state=failed", link, false},
+		{"GET /names/0190", link, false},
+		{"GET /nodes", link, false},
+		{"GET /zones", link, false},
+		{"GET /events?kind=record.*", link, false},
+		{"GET /names/a/b", link, true},
+		{"GET /names/", link, true},
+		{"GET /metrics", link, true},
 		{"GET /healthz", link, true},
 		{"GET /api/v1/ddns/backup", link, true},
 		{"GET //", link, true},

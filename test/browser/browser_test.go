@@ -1,4 +1,4 @@
-// Package browser shows the status page to a headless Chromium: both languages, both colour schemes, a
+// Package browser shows the status pages to a headless Chromium: both languages, both colour schemes, a
 // phone and a desk, with axe-core as the judge of what people can perceive.
 //
 //	MESHDDNS_AXE=.../axe.min.js go test .            skips the tests where there is no chromium
@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +35,7 @@ var update = flag.Bool("update", false, "write the pictures in docs")
 const (
 	root       = "../.."
 	patience   = time.Minute
-	maxPicture = 200_000 // octets
+	maxPicture = 150_000 // octets
 )
 
 // need returns a path to a program, or skips the test. With CI=true it fails the test instead.
@@ -68,15 +69,15 @@ var widest = strings.Repeat("w", 63)
 // backgrounds has the colour of the body in each colour scheme.
 var backgrounds = map[string]string{"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}
 
-// TestPage looks at the page of a program with work, faults and a history, at what a search finds, and
-// at the page of a mistake, in all ways.
+// TestPage looks at every page of a program with work, faults, nodes, a dead secondary and a history, and at the
+// pages of mistakes, in all ways.
 func TestPage(t *testing.T) {
 	chromium := need(t, "chromium")
 	axe, err := os.ReadFile(os.Getenv("MESHDDNS_AXE"))
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatalf("MESHDDNS_AXE: %v", err)
 	}
-	url := startProgram(t)
+	url, name := startProgram(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
 	allocator, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
@@ -90,7 +91,10 @@ func TestPage(t *testing.T) {
 			for _, width := range []int64{360, 1280} {
 				l := look{language, scheme, width, 1000}
 				t.Run(l.String(), func(t *testing.T) {
-					for _, path := range []string{"/", "/?q=team-1", "/?q=700", "/?q=_mesh.guest.office.mesh.example", "/?q=none", "/?q=" + widest, "/?q=%25zz&x=%zz"} {
+					for _, path := range []string{
+						"/", "/names?every=3600", "/names?q=_mesh.guest.office.mesh.example", "/names?q=none", "/names?q=" + widest, "/names/" + name, "/nodes", "/zones", "/events",
+						"/events?kind=record.*&name=_mesh.rack-0.lab.example.net", "/names/none", "/none/none", "/?q=%25zz&x=%zz",
+					} {
 						visit(t, browser, l, url+path, string(axe))
 					}
 				})
@@ -139,7 +143,7 @@ func visit(t *testing.T, browser context.Context, l look, url, axe string) {
 			t.Fatal(err)
 		}
 	}
-	if errors := said(); !strings.Contains(url, "%zz") && len(errors) > 0 { // the browser itself tells of a status of 400
+	if errors := said(); !strings.Contains(url, "%zz") && !strings.HasSuffix(url, "/none") && len(errors) > 0 { // the browser itself tells of a status of 400 or 404
 		t.Errorf("%s: the console has %q", url, errors)
 	}
 	if axe == "" {
@@ -185,9 +189,9 @@ func listen(tab context.Context) func() []string {
 	}
 }
 
-// startProgram builds and starts the program with zones, names, faults and a history. It returns the
-// URL of its API.
-func startProgram(t *testing.T) string {
+// startProgram builds and starts the program with zones, names, nodes, faults and a history. It returns the
+// URL of its API, and the id of a usage.
+func startProgram(t *testing.T) (url, usage string) {
 	t.Helper()
 	dir := t.TempDir()
 	binary, file := filepath.Join(dir, "meshddns"), filepath.Join(dir, "meshddns.db")
@@ -196,19 +200,20 @@ func startProgram(t *testing.T) string {
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	address, zone := freeAddress(t), freeAddress(t)
-	program := exec.Command(binary, "-db", file, "-listen", address, "-dns-listen", zone, "-ipv4", "203.0.113.7", "-ipv6", "none")
+	address, zone, nodes := freeAddress(t), freeAddress(t), freeAddress(t)
+	program := exec.Command(binary, "-db", file, "-listen", address, "-dns-listen", zone, "-node-listen", nodes, "-ipv4", "203.0.113.7", "-ipv6", "none")
 	program.Env, program.Stderr = []string{}, os.Stderr // its settings are in the environment too
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { program.Process.Kill(); program.Wait() })
-	url := "http://" + address
+	url = "http://" + address
 	await(t, url+"/healthz", "")
-	configure(t, url)
+	usage = configure(t, url, "http://"+nodes)
 	fill(t, file)
 	await(t, url+"/", "connection refused")
-	return url
+	await(t, url+"/names/"+usage, "retry_join")
+	return url, usage
 }
 
 func freeAddress(t *testing.T) string {
@@ -240,12 +245,14 @@ func await(t *testing.T, url, text string) {
 	}
 }
 
-func ask(t *testing.T, method, url, body string) (string, error) {
+func ask(t *testing.T, method, url, body string) (string, error) { return askAs(t, "", method, url, body) }
+
+func askAs(t *testing.T, token, method, url, body string) (string, error) {
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
-	request.Header = http.Header{"Accept": {"text/html"}, "Accept-Language": {"en"}}
+	request.Header = http.Header{"Accept": {"text/html"}, "Accept-Language": {"en"}, "Authorization": {token}}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err
@@ -258,14 +265,19 @@ func ask(t *testing.T, method, url, body string) (string, error) {
 	return string(text), err
 }
 
-// configure reserves names at the built-in server, and at a provider that refuses connections.
-func configure(t *testing.T, url string) {
+var uuid = regexp.MustCompile("[0-9a-f-]{36}")
+
+// configure reserves names at the built-in server, and at a provider that refuses connections. A usage, whose id it
+// returns, has other formats, a check and leases of nodes. A secondary does not answer.
+func configure(t *testing.T, url, nodes string) (usage string) {
 	t.Helper()
-	must := func(method, path, body string) {
+	must := func(method, path, body string) string {
 		t.Helper()
-		if _, err := ask(t, method, url+"/api/v1/ddns"+path, body); err != nil {
+		answer, err := ask(t, method, url+"/api/v1/ddns"+path, body)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return answer
 	}
 	must("PUT", "/config", `{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"mesh.example","txt_record_name":"@","enabled":true,"sync_mode":"auto","txt_endpoints":["tcp://{ipv4}:11010"]}`)
 	must("PUT", "/services/office", `{"name":"Office","config":{"domain":"office.mesh.example","txt_endpoints":["tcp://{ipv4}:11010"]}}`)
@@ -277,4 +289,21 @@ func configure(t *testing.T, url string) {
 		must("POST", "/usages", fmt.Sprintf(`{"service_id":"lab","prefix_mode":"custom","custom_prefix":"rack-%d","network_id":%d}`, i, 700))
 	}
 	must("POST", "/usages", `{"service_id":"office","prefix_mode":"custom","custom_prefix":"`+widest+`","network_id":18446744073709551615}`)
+	usage = uuid.FindString(must("POST", "/usages", `{"service_id":"office","prefix_mode":"custom","custom_prefix":"nodes","network_id":9,
+		"formats":["mesh1","urls","hostport","a","srv:_nodes._tcp","ip4p"],"check":{"kind":"tcp","interval":5,"fall":1}}`))
+	for i := range 20 {
+		var lease struct{ Data struct{ Token string } }
+		answer := must("POST", "/usages/"+usage+"/leases", fmt.Sprintf(`{"slot":"node-%02d","ttl":3600,"schemes":["tcp","udp"],"cidrs":["203.0.113.0/24"]}`, i))
+		if err := json.Unmarshal([]byte(answer), &lease); err != nil {
+			t.Fatal(err)
+		}
+		if i == 19 { // which never renews
+			continue
+		}
+		if _, err := askAs(t, "Bearer "+lease.Data.Token, "PUT", nodes+"/lease", fmt.Sprintf(`{"endpoints":["tcp://203.0.113.%d:11010"]}`, i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must("PUT", "/secondaries/ns2", `{"address":"127.0.0.1:9","zones":["*"]}`)
+	return usage
 }
