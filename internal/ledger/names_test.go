@@ -35,7 +35,8 @@ func TestAmiss(t *testing.T) {
 	b.reserveMany("b.example", 0, 3, "failed", "network", "no route")
 	b.reserveMany("b.example", 3, 20, "published", "", "")
 	b.reserveMany("c.example", 0, 30, "pending", "quota", "")
-	b.reserveMany("c.example", 30, 33, "pending", "", "")
+	b.reserveMany("c.example", 30, 33, "pending", "", "") // which wait for a person
+	b.configure("manual", 1)
 	amiss := func(limit int) (told []string, total int, more bool) {
 		t.Helper()
 		groups, total, more, err := b.Amiss(t.Context(), limit)

@@ -158,8 +158,8 @@ const (
 )
 
 // Amiss reads the usages that are not as they should be, grouped by zone and reason, the largest groups first: at most
-// limit groups. total is the number of these usages; more means that
-// there may be more, because AmissRead usages were read.
+// limit groups. It leaves out what waits in a paused program. total is the number of these usages; more means that there
+// may be more, because AmissRead usages were read.
 func (g *Ledger) Amiss(ctx context.Context, limit int) (groups []mesh.AmissGroup, total int, more bool, err error) {
 	rows, err := sqlite.Collect(ctx, g.config.Reader, func(row sqlite.Scanner) (a mesh.AmissGroup, err error) {
 		var u mesh.Usage
@@ -176,9 +176,9 @@ func (g *Ledger) Amiss(ctx context.Context, limit int) (groups []mesh.AmissGroup
 		    WHERE u.state IN ('conflict', 'failed', 'none', 'pending', 'withdrawing') AND u.record_type = 'TXT' LIMIT ?1 + 0)
 		SELECT zone, provider, worst, code, iif(varied, '', detail), key_of, number, total, more, id, name, state FROM (
 		    SELECT *, max(bad) OVER g AS worst, min(detail) OVER g <> max(detail) OVER g AS varied,
-		           count(*) OVER g AS number, row_number() OVER g AS at, (SELECT count(*) FROM amiss WHERE bad OR code <> '') AS total,
+		           count(*) OVER g AS number, row_number() OVER g AS at, (SELECT count(*) FROM amiss WHERE bad OR code NOT IN ('', 'paused')) AS total,
 		           (SELECT count(*) >= ?1 FROM amiss) AS more
-		    FROM amiss WHERE bad OR code <> ''
+		    FROM amiss WHERE bad OR code NOT IN ('', 'paused')
 		    WINDOW g AS (PARTITION BY zone, provider, code ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING))
 		WHERE at <= ?2 ORDER BY worst DESC, number DESC, zone, provider, code, at LIMIT ?3 + 0`, AmissRead, amissNamed, limit*amissNamed)
 	for _, r := range rows {

@@ -74,12 +74,11 @@ func (v *view) judge(a attention, c mesh.Configuration, totals map[string]uint64
 	}
 	parts := strings.Join(slices.Concat(a.bad, a.slow), v.Say("comma"))
 	why := ""
-	switch {
-	case c.Provider == "":
-	case !c.Enabled:
-		why, v.Advice = v.Say("off"), v.Say("do off")
-	case c.Mode() == mesh.Manual:
-		why, v.Advice = v.Say("manual"), v.Say("do manual")
+	if paused := c.Paused(); paused.Code != "" {
+		why, v.Advice = paused.Detail.In(v.in), v.Say("do manual")
+		if !c.Enabled {
+			v.Advice = v.Say("do off")
+		}
 	}
 	v.Level = "good"
 	if len(a.bad) > 0 {

@@ -37,7 +37,7 @@ func TestVerdict(t *testing.T) {
 			`bad"><span>Not all is well: names failed: 4, names in conflict: 1, names without a provider: 2, faults in the provisioning file: 3, names that wait: 1.<`},
 		{nil, on, func(w *world) { w.Hidden = func(context.Context) (bool, error) { return true, nil } }, `bad"><span>Not all is well: no resolver finds the built-in zones.<`},
 		{nil, mesh.Configuration{Provider: "builtin", SyncMode: mesh.Auto}, nil, `busy"><span>Publishing is paused: enabled is false in the configuration.<`},
-		{nil, mesh.Configuration{Provider: "builtin", Enabled: true, SyncMode: "sometimes"}, nil, `busy"><span>Publishing is paused: the mode is manual.<`},
+		{nil, mesh.Configuration{Provider: "builtin", Enabled: true, SyncMode: "sometimes"}, nil, `busy"><span>Publishing is paused: POST /api/v1/ddns/sync publishes.<`},
 		{map[string]uint64{"failed": 4}, mesh.Configuration{Provider: "builtin"}, nil, `bad"><span>Publishing is paused: enabled is false in the configuration; names failed: 4.<`},
 		{nil, on, func(w *world) {
 			w.Targets = func(context.Context) ([]Target, error) {
@@ -67,7 +67,7 @@ func TestVerdict(t *testing.T) {
 		if told := strings.Contains(page, "<h2>Needs attention</h2>"); told && !strings.Contains(test.sentence, "Not all") && !strings.Contains(test.sentence, "try again") {
 			t.Errorf("%s, and something needs attention:\n%s", test.sentence, page)
 		}
-		if paused := strings.Contains(test.sentence, "paused"); paused != strings.Contains(page, `<p class="do">Set enabled`) && paused != strings.Contains(page, `<p class="do">Write once`) {
+		if paused := strings.Contains(test.sentence, "paused"); paused != strings.Contains(page, `<p class="do">Set enabled`) && paused != strings.Contains(page, `<p class="do">The mode is manual: write once`) {
 			t.Errorf("%s does not say what to do", test.sentence)
 		}
 	}
