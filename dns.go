@@ -23,7 +23,6 @@ import (
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/notify"
 	"meshddns/internal/page"
 	"meshddns/internal/provider"
 	"meshddns/internal/provision"
@@ -412,33 +411,9 @@ func (o *operations) shown() page.Source {
 	return page.Source{
 		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
 		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Places: store.ledger.PlacesOf, Usage: store.Usage, Usages: o.search,
-		Amiss: store.ledger.Amiss, Endpoints: o.checks.Endpoints, Leftovers: store.ledger.Leftovers, Zones: store.ledger.ServiceZones,
+		Amiss: store.ledger.Amiss, Endpoints: o.checks.Endpoints, Leases: o.leases.Page, Held: o.leases.Held,
+		Secondaries: o.secondaries.States, Targets: store.targets.Unwell, Leftovers: store.ledger.Leftovers, Zones: store.ledger.ServiceZones,
 		Configuration: o.configured,
-		Leases: func(ctx context.Context, usage int64, slot string, limit int) ([]page.Lease, error) {
-			all, err := o.leases.Page(ctx, usage, slot, limit)
-			return o.shownLeases(all), err
-		},
-		LeasesOf: func(ctx context.Context, usage string) ([]page.Lease, error) {
-			all, err := o.leases.OfUsage(ctx, usage)
-			return o.shownLeases(all), err
-		},
-		Held: func(ctx context.Context, limit int) ([]page.Lease, int, error) {
-			first, all, err := o.leases.Held(ctx, limit)
-			return o.shownLeases(first), all, err
-		},
-		Secondaries: func(ctx context.Context, in msg.Language, tell func(id, address string, z mesh.SecondaryZone)) error {
-			return o.secondaries.States(ctx, in, func(s secondary.Secondary, zones []mesh.SecondaryZone) {
-				for _, z := range zones {
-					tell(s.ID, s.Address, z)
-				}
-			})
-		},
-		Targets: func(ctx context.Context) (all []page.Target, err error) {
-			err = store.targets.Unwell(ctx, func(t notify.Target, s notify.State, since string, next time.Time, f mesh.Fault) {
-				all = append(all, page.Target{ID: t.ID, Kind: string(t.Kind), State: string(s), Since: since, Next: next, Fault: f})
-			})
-			return all, err
-		},
 		Hidden: func(ctx context.Context) (bool, error) {
 			if !engine.Addresses().Hidden {
 				return false, nil
@@ -456,14 +431,4 @@ func (o *operations) search(ctx context.Context, s mesh.Search, after int64, lim
 		return o.store.Usages(ctx, usageFilter{serviceID: s.Service, state: reconcile.PlaceState(s.State), after: after}, limit)
 	}
 	return o.store.ledger.Found(ctx, s, after, limit)
-}
-
-func (o *operations) shownLeases(leases []lease.Lease) (all []page.Lease) {
-	for _, l := range leases {
-		state, ends := o.leases.State(l)
-		all = append(all, page.Lease{
-			Usage: l.Usage, UsageID: l.UsageID, Name: l.Name, Slot: l.Slot, State: state, From: l.RenewedBy, Endpoints: l.Endpoints, Renewed: l.RenewedAt, Ends: ends,
-		})
-	}
-	return all
 }

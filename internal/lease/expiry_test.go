@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"meshddns/internal/mesh"
 )
 
 // TestExpiry: a lease that is not renewed in time is withdrawn; its token publishes again.
@@ -321,10 +323,9 @@ func TestRun(t *testing.T) {
 func TestPages(t *testing.T) {
 	w := newWorld(t)
 	tokens := w.slots(5)
-	states := func(leases []Lease) (told []string) {
+	states := func(leases []mesh.NodeLease) (told []string) {
 		for _, l := range leases {
-			state, ends := w.State(l)
-			told = append(told, l.Slot+" "+state+" "+strconv.FormatBool(ends.IsZero()))
+			told = append(told, l.Slot+" "+l.State+" "+strconv.FormatBool(l.Ends.IsZero()))
 		}
 		return told
 	}

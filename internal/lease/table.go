@@ -109,32 +109,38 @@ func (t *Table) OfUsage(ctx context.Context, usage string) (all []Lease, err err
 }
 
 // Page returns at most limit leases in the order of their usages and slots, those behind a slot of a usage.
-func (t *Table) Page(ctx context.Context, usage int64, slot string, limit int) ([]Lease, error) {
-	return sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE (l.usage, l.slot) > (?, ?) ORDER BY l.usage, l.slot LIMIT ? + 0`, usage, slot, limit)
+func (t *Table) Page(ctx context.Context, usage int64, slot string, limit int) ([]mesh.NodeLease, error) {
+	return t.shownAll(sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE (l.usage, l.slot) > (?, ?) ORDER BY l.usage, l.slot LIMIT ? + 0`, usage, slot, limit))
 }
 
 // Held returns at most limit of the leases that are held back, and the number of all.
-func (t *Table) Held(ctx context.Context, limit int) (first []Lease, all int, err error) {
+func (t *Table) Held(ctx context.Context, limit int) (first []mesh.NodeLease, all int, err error) {
 	held := t.clocks.heldBack(t.now())
 	if len(held) == 0 {
 		return nil, 0, nil
 	}
-	first, err = sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE l.seq IN (SELECT value FROM json_each(?)) LIMIT ? + 0`,
-		string(events.JSON(held[:min(len(held), limit)])), limit)
+	first, err = t.shownAll(sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE l.seq IN (SELECT value FROM json_each(?))`,
+		string(events.JSON(held[:min(len(held), limit)]))))
 	return first, len(held), err
 }
 
-// State returns "live", "held", "ended" or, for a lease that no node has renewed, "new", and the end of a live one.
-func (t *Table) State(l Lease) (state string, ends time.Time) {
-	switch ends = t.ExpiresAt(l.Seq); {
-	case len(l.Endpoints) > 0 && t.clocks.isHeld(l.Seq):
-		return "held", ends
-	case len(l.Endpoints) > 0:
-		return "live", ends
-	case l.RenewedAt.IsZero():
-		return "new", time.Time{}
+// shownAll adds their states to leases: "new" is one that no node has renewed.
+func (t *Table) shownAll(leases []Lease, err error) (all []mesh.NodeLease, _ error) {
+	for _, l := range leases {
+		shown := mesh.NodeLease{
+			Usage: l.Usage, UsageID: l.UsageID, Name: l.Name, Slot: l.Slot, State: "ended", From: l.RenewedBy, Endpoints: l.Endpoints, Renewed: l.RenewedAt, Ends: t.ExpiresAt(l.Seq),
+		}
+		switch {
+		case len(l.Endpoints) > 0 && t.clocks.isHeld(l.Seq):
+			shown.State = "held"
+		case len(l.Endpoints) > 0:
+			shown.State = "live"
+		case l.RenewedAt.IsZero():
+			shown.State = "new"
+		}
+		all = append(all, shown)
 	}
-	return "ended", time.Time{}
+	return all, err
 }
 
 // selectUsage returns what a lease tells of its usage.

@@ -51,6 +51,15 @@ type SecondaryZone struct {
 	Error      string  `json:"error"`
 }
 
+// NodeLease is a lease of a node, as the status pages show it.
+type NodeLease struct {
+	Usage             int64 // its seq
+	UsageID, Name     string
+	Slot, State, From string // State is "live", "held", "ended" or "new"
+	Endpoints         []string
+	Renewed, Ends     time.Time
+}
+
 // Every returns the time between two probes of an endpoint.
 func (c Checking) Every() time.Duration { return time.Duration(c.Interval) * time.Second }
 

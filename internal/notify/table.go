@@ -85,11 +85,11 @@ func (n *Table) States(ctx context.Context) (map[State]uint64, error) {
 }
 
 // Unwell calls tell for each enabled target that is not OK, with the time of its next try, zero for none.
-func (n *Table) Unwell(ctx context.Context, tell func(t Target, s State, since string, next time.Time, f mesh.Fault)) error {
+func (n *Table) Unwell(ctx context.Context, tell func(id, kind, state, since string, next time.Time, f mesh.Fault)) error {
 	targets, err := n.All(ctx)
 	for _, t := range targets {
 		if *t.Enabled && t.state != OK {
-			tell(t, t.state, t.since, t.next, t.fault)
+			tell(t.ID, string(t.Kind), string(t.state), t.since, t.next, t.fault)
 		}
 	}
 	return err

@@ -278,21 +278,16 @@ func (v *view) provisioning(ctx context.Context, a *attention) error {
 
 // targets tells of targets of notifications that are not well.
 func (v *view) targets(ctx context.Context, a *attention) error {
-	all, err := v.Targets(ctx)
-	for _, state := range []string{"stopped", "retrying"} {
-		level := map[string]string{"stopped": "bad", "retrying": "busy"}[state]
-		var rows []row
-		for _, t := range all {
-			if t.State != state {
-				continue
-			}
-			r := row{Title: t.ID, Level: level, State: v.Say("target " + state), When: v.stored(t.Since), Facts: []string{t.Kind}, Why: reasonOf(t.Fault, v.in), Do: v.Say("do " + state)}
-			if !t.Next.IsZero() {
-				r.Facts = append(r.Facts, v.Say("next try", v.clock(t.Next)))
-			}
-			rows = append(rows, r)
+	rows, levels := map[string][]row{}, map[string]string{"stopped": "bad", "retrying": "busy"}
+	err := v.Targets(ctx, func(id, kind, state, since string, next time.Time, f mesh.Fault) {
+		r := row{Title: id, Level: levels[state], State: v.Say("target " + state), When: v.stored(since), Facts: []string{kind}, Why: reasonOf(f, v.in), Do: v.Say("do " + state)}
+		if !next.IsZero() {
+			r.Facts = append(r.Facts, v.Say("next try", v.clock(next)))
 		}
-		a.tell(v, level, "n "+state, len(rows), rows...)
+		rows[state] = append(rows[state], r)
+	})
+	for _, state := range []string{"stopped", "retrying"} {
+		a.tell(v, levels[state], "n "+state, len(rows[state]), rows[state]...)
 	}
 	return err
 }
@@ -396,5 +391,5 @@ func (v *view) leftovers(ctx context.Context, _ mesh.Configuration, totals map[s
 func (v *view) latest(ctx context.Context, _ mesh.Configuration, _ map[string]uint64) (section, error) {
 	s, err := v.eventList(ctx, events.Filter{Newest: true}, maxEvents)
 	s.Title = v.Say("latest")
-	return s.paged(func(row) string { return v.Link("events") }), err
+	return s, err
 }

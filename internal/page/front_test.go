@@ -40,15 +40,13 @@ func TestVerdict(t *testing.T) {
 		{nil, mesh.Configuration{Provider: "builtin", Enabled: true, SyncMode: "sometimes"}, nil, `busy"><span>Publishing is paused: POST /api/v1/ddns/sync publishes.<`},
 		{map[string]uint64{"failed": 4}, mesh.Configuration{Provider: "builtin"}, nil, `bad"><span>Publishing is paused: enabled is false in the configuration; names failed: 4.<`},
 		{nil, on, func(w *world) {
-			w.Targets = func(context.Context) ([]Target, error) {
-				return []Target{{ID: "a", State: "stopped"}, {ID: "b", State: "retrying"}}, nil
-			}
+			w.Targets = told("retrying", "stopped")
 		}, `bad"><span>Not all is well: notification targets stopped: 1, notification targets that try again: 1.<`},
 		{nil, on, func(w *world) {
-			w.Targets = func(context.Context) ([]Target, error) { return []Target{{ID: "b", State: "retrying"}}, nil }
+			w.Targets = told("retrying")
 		}, `busy"><span>Work is in progress: notification targets that try again: 1; names published: 0.<`},
 		{nil, on, func(w *world) {
-			w.Held = func(context.Context, int) ([]Lease, int, error) { return nil, 7, nil }
+			w.Held = func(context.Context, int) ([]mesh.NodeLease, int, error) { return nil, 7, nil }
 			w.Secondaries = func(_ context.Context, _ msg.Language, tell func(string, string, mesh.SecondaryZone)) error {
 				tell("ns2", "192.0.2.2:53", mesh.SecondaryZone{Zone: "a.example", Lag: 60})
 				tell("ns2", "192.0.2.2:53", mesh.SecondaryZone{Zone: "b.example", Lag: 60})
@@ -71,6 +69,21 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("%s does not say what to do", test.sentence)
 		}
 	}
+}
+
+// TestAttention: what is in the first sentence is told below it, with the time, the reason and what to do.
+func TestAttention(t *testing.T) {
+	w := newWorld(t)
+	w.has(nil)
+	w.Targets = told("stopped", "retrying")
+	w.Faults = func() int64 { return 2 }
+	w.Held = func(context.Context, int) ([]mesh.NodeLease, int, error) {
+		return []mesh.NodeLease{{Name: "_mesh.a.example", UsageID: "id-1", Slot: "home"}}, 4, nil
+	}
+	w.happened(events.Event{Kind: events.ProvisionRefused, Detail: events.Detail{Fault: mesh.Fault{Code: string(msg.NotProvisioned), Detail: "line 3"}}})
+	w.want("/", "Needs attention", "<b>Provisioning file</b>", "faults in the provisioning file: 2", "(0 s ago)", "line 3", "send SIGHUP",
+		"notifications stopped", "(7 min ago) · ntfy · next try 2026-03-04 14:09:00 +02:00 (in 2 min)", "the provider cannot be reached", "save it again", "notifications are tried again",
+		`./nodes">Held leases<`, "leases: 4", `./names/id-1">_mesh.a.example home<`)
 }
 
 // TestGroups: names are told by zone and reason, with a number and the first names; a zone that is down with its names.

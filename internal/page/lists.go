@@ -122,12 +122,13 @@ func (v *view) nodes(ctx context.Context) error {
 	}
 	leases, err := v.Leases(ctx, usage, slot, pageRows+1)
 	s := section{Title: v.Say("all leases"), Lead: v.Say("about leases"), None: v.Say("no leases"), Rows: v.leaseRows(leases)}
-	v.Sections = append(v.Sections, s.first(pageRows).paged(func(last row) string { return v.Link("nodes", "after", last.cursor) }))
+	s.next = func(last row) string { return v.Link("nodes", "after", last.cursor) }
+	v.Sections = append(v.Sections, s.first(pageRows))
 	return err
 }
 
 // leaseRows tells of leases.
-func (v *view) leaseRows(leases []Lease) (rows []row) {
+func (v *view) leaseRows(leases []mesh.NodeLease) (rows []row) {
 	for _, l := range leases {
 		r := row{Title: msg.Printable(l.Name), Link: v.usageLink(l.UsageID), Level: leaseLevels[l.State], State: v.Say("lease " + l.State), cursor: fmt.Sprint(l.Usage, ".", l.Slot)}
 		r.Facts = []string{v.Say("slot", l.Slot)}
@@ -167,9 +168,8 @@ func (v *view) events(ctx context.Context) error {
 		}
 		s.Links = append(s.Links, l)
 	}
-	v.Sections = []section{s.first(pageRows).paged(func(last row) string {
-		return v.Link("events", "kind", kind, "name", name, "after", last.cursor)
-	})}
+	s.next = func(last row) string { return v.Link("events", "kind", kind, "name", name, "after", last.cursor) }
+	v.Sections = []section{s.first(pageRows)}
 	return err
 }
 

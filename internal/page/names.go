@@ -66,9 +66,10 @@ func (v *view) names(ctx context.Context) error {
 			return err
 		}
 	}
-	v.Sections = []section{s.first(pageRows).paged(func(last row) string {
+	s.next = func(last row) string {
 		return v.Link("names", "state", find.State, "service", find.Service, "q", v.Query, "after", last.cursor)
-	})}
+	}
+	v.Sections = []section{s.first(pageRows)}
 	return nil
 }
 
@@ -166,7 +167,7 @@ func (v *view) name(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	leases, err := v.LeasesOf(ctx, u.ID)
+	leases, err := v.Leases(ctx, u.Seq, "", pageRows+1)
 	if err != nil {
 		return err
 	}
@@ -175,6 +176,7 @@ func (v *view) name(ctx context.Context) error {
 		return err
 	}
 	history.Title = v.Say("history")
+	history.next = func(last row) string { return v.Link("events", "name", u.Name, "after", last.cursor) }
 	first := v.usageRow(u, state)
 	first.Title = ""
 	if u.Description != "" {
@@ -192,8 +194,8 @@ func (v *view) name(ctx context.Context) error {
 		{Title: v.Say("records"), None: v.Say("no records"), Rows: v.recordRows(u.Name, records), keep: 1},
 		{Title: v.Say("in clients"), None: v.Say("no clients"), Clients: clientsOf(u, now, records)},
 		section{Title: v.Say("endpoints"), None: v.Say("no endpoints"), Rows: v.endpointRows(now, checked)}.first(pageRows),
-		section{Title: v.Say("leases"), None: v.Say("no leases"), Rows: v.leaseRows(leases)}.first(pageRows),
-		history.first(pageRows).paged(func(last row) string { return v.Link("events", "name", u.Name, "after", last.cursor) }),
+		section{Title: v.Say("leases"), None: v.Say("no leases"), Rows: v.leaseRows(slices.DeleteFunc(leases, func(l mesh.NodeLease) bool { return l.UsageID != u.ID }))}.first(pageRows),
+		history.first(pageRows),
 	}
 	return nil
 }

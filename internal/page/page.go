@@ -30,49 +30,31 @@ type Source struct {
 	Events *events.Log
 
 	Health        func(context.Context) error
-	Totals        func(context.Context) (map[string]uint64, error)                                                      // by state, and "services", "usages" and "leases"
-	Configuration func(context.Context) (mesh.Configuration, error)                                                     // the zero one if none is stored
-	Names         func(ctx context.Context, names []string) (reconcile.State, error)                                    // what is known of names
-	Places        func(ctx context.Context, name string) ([]reconcile.StoredPlace, error)                               // of a name
-	Usage         func(ctx context.Context, id string) (mesh.Usage, error)                                              // with a text for people if it is not there
-	Usages        func(ctx context.Context, s mesh.Search, after int64, limit int) ([]mesh.Usage, error)                // in the order of their seqs
-	Amiss         func(ctx context.Context, limit int) (groups []mesh.AmissGroup, total int, more bool, err error)      // the largest groups first
-	Endpoints     func(ctx context.Context, usage int64, in msg.Language) ([]mesh.CheckedEndpoint, error)               // of a usage with a check
-	Leases        func(ctx context.Context, usage int64, slot string, limit int) ([]Lease, error)                       // behind a slot of a usage
-	LeasesOf      func(ctx context.Context, usageID string) ([]Lease, error)                                            // of a usage
-	Held          func(ctx context.Context, limit int) (first []Lease, all int, err error)                              // leases that are held
-	Secondaries   func(ctx context.Context, in msg.Language, tell func(id, address string, z mesh.SecondaryZone)) error // by secondary, the longest behind first
-	Leftovers     func(ctx context.Context, after int64, limit int) ([]reconcile.StoredPlace, error)                    // those behind an id
-	Zones         func(ctx context.Context, limit int) ([]mesh.ServiceZone, error)                                      // of services, in the order of their names
-	Targets       func(context.Context) ([]Target, error)                                                               // of notifications that are not well
-	Zone          func(account int64, domain string) (state reconcile.ZoneState, known bool)                            // how a zone was met last
-	DownZones     func() []reconcile.ZoneState                                                                          // sorted
-	WritesLeft    func() map[string]uint64                                                                              // of nodes and checks, by provider
-	Addresses     func() reconcile.Addresses                                                                            // of this host
-	Hidden        func(context.Context) (bool, error)                                                                   // there is a built-in zone, and no resolver finds it
-	Faults        func() int64                                                                                          // for which the provisioning file is not applied
-	Refuse        func(w http.ResponseWriter, r *http.Request, err error)                                               // answers where there is no page
-	Fault         func(r *http.Request, err error) *web.Failure                                                         // logs a fault, and returns it without paths
+	Totals        func(context.Context) (map[string]uint64, error)                                                        // by state, and "services", "usages" and "leases"
+	Configuration func(context.Context) (mesh.Configuration, error)                                                       // the zero one if none is stored
+	Names         func(ctx context.Context, names []string) (reconcile.State, error)                                      // what is known of names
+	Places        func(ctx context.Context, name string) ([]reconcile.StoredPlace, error)                                 // of a name
+	Usage         func(ctx context.Context, id string) (mesh.Usage, error)                                                // with a text for people if it is not there
+	Usages        func(ctx context.Context, s mesh.Search, after int64, limit int) ([]mesh.Usage, error)                  // in the order of their seqs
+	Amiss         func(ctx context.Context, limit int) (groups []mesh.AmissGroup, total int, more bool, err error)        // the largest groups first
+	Endpoints     func(ctx context.Context, usage int64, in msg.Language) ([]mesh.CheckedEndpoint, error)                 // of a usage with a check
+	Leases        func(ctx context.Context, usage int64, slot string, limit int) ([]mesh.NodeLease, error)                // behind a slot of a usage
+	Held          func(ctx context.Context, limit int) (first []mesh.NodeLease, all int, err error)                       // leases that are held
+	Secondaries   func(ctx context.Context, in msg.Language, tell func(id, address string, z mesh.SecondaryZone)) error   // by secondary, the longest behind first
+	Leftovers     func(ctx context.Context, after int64, limit int) ([]reconcile.StoredPlace, error)                      // those behind an id
+	Zones         func(ctx context.Context, limit int) ([]mesh.ServiceZone, error)                                        // of services, in the order of their names
+	Targets       func(ctx context.Context, tell func(id, kind, state, since string, next time.Time, f mesh.Fault)) error // of notifications, those that are not well
+	Zone          func(account int64, domain string) (state reconcile.ZoneState, known bool)                              // how a zone was met last
+	DownZones     func() []reconcile.ZoneState                                                                            // sorted
+	WritesLeft    func() map[string]uint64                                                                                // of nodes and checks, by provider
+	Addresses     func() reconcile.Addresses                                                                              // of this host
+	Hidden        func(context.Context) (bool, error)                                                                     // there is a built-in zone, and no resolver finds it
+	Faults        func() int64                                                                                            // for which the provisioning file is not applied
+	Refuse        func(w http.ResponseWriter, r *http.Request, err error)                                                 // answers where there is no page
+	Fault         func(r *http.Request, err error) *web.Failure                                                           // logs a fault, and returns it without paths
 
 	Program, SQLite string // versions
 	Schema          int
-}
-
-// Lease is a lease of a node.
-type Lease struct {
-	Usage             int64 // its seq
-	UsageID, Name     string
-	Slot, State, From string // State is "live", "held", "ended" or "new"
-	Endpoints         []string
-	Renewed, Ends     time.Time
-}
-
-// Target is a target of notifications that is not well.
-type Target struct {
-	ID, Kind, State string
-	Since           string
-	Next            time.Time
-	Fault           mesh.Fault
 }
 
 // Page serves the status pages. It has no state.

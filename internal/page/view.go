@@ -105,6 +105,7 @@ func (v *view) link(every, page string, query ...string) string {
 			values.Set(query[i], query[i+1])
 		}
 	}
+	values.Del("every")
 	if every != "" {
 		values.Set("every", every)
 	}
@@ -129,22 +130,13 @@ func (v *view) Tabs() (all []tab) {
 // Every returns the seconds of the refresh, "" for none.
 func (v *view) Every() string { return v.every }
 
-// Again returns the links to this page with a refresh and without one.
-func (v *view) Again() (all []link) {
-	for _, every := range []string{"", "10", "30", "300"} {
-		var query []string
-		for name := range v.query {
-			if name != "every" {
-				query = append(query, name, v.query.Get(name))
-			}
-		}
-		l := link{v.Say("every " + cmp.Or(every, "never")), v.link(every, v.path, query...)}
-		if every == v.every {
-			l.URL = ""
-		}
-		all = append(all, l)
+// Self returns the link to this page with another refresh, "" for none.
+func (v *view) Self(every string) string {
+	var query []string
+	for name := range v.query {
+		query = append(query, name, v.query.Get(name))
 	}
-	return all
+	return v.link(every, v.path, query...)
 }
 
 // usageLink returns the link to the page of a usage.
@@ -211,12 +203,6 @@ func (s section) first(n int) section {
 		rows = append(rows, r)
 	}
 	s.Rows = rows
-	return s
-}
-
-// paged returns the section with a link to the rows behind its last one.
-func (s section) paged(next func(last row) string) section {
-	s.next = next
 	return s
 }
 

@@ -59,15 +59,17 @@ func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Langu
 	return answer
 }
 
-// States calls tell for each secondary with the states of its zones, the longest behind first.
-func (n *Notifier) States(ctx context.Context, language msg.Language, tell func(s Secondary, zones []mesh.SecondaryZone)) error {
+// States calls tell for each zone of each secondary, the longest behind first.
+func (n *Notifier) States(ctx context.Context, language msg.Language, tell func(id, address string, z mesh.SecondaryZone)) error {
 	known := n.Known()
 	if len(known) == 0 {
 		return nil
 	}
 	zones, err := n.zones.All(ctx)
 	for _, s := range known {
-		tell(s, n.show(s, zones, language).States)
+		for _, z := range n.show(s, zones, language).States {
+			tell(s.ID, s.Address, z)
+		}
 	}
 	return err
 }

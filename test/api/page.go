@@ -150,7 +150,7 @@ func (suite Suite) testPageOfAName(t *testing.T) {
 		t.Errorf("clients of formats that are not published: %s", before)
 	}
 	_, history := a.Do(t, "GET", "/events?name=_mesh.office.a.example.com&kind=record.*", html, "")
-	if !strings.Contains(history, "office.a.example.com A · builtin") || strings.Contains(history, "prefix reserved") {
+	if !strings.Contains(history, "office.a.example.com A · Built-in DNS server") || strings.Contains(history, "prefix reserved") {
 		t.Errorf("no record in the events: %s", history)
 	}
 }

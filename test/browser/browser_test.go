@@ -211,7 +211,7 @@ func startProgram(t *testing.T) (url, usage string) {
 	await(t, url+"/healthz", "")
 	usage = configure(t, url, "http://"+nodes)
 	fill(t, file)
-	await(t, url+"/", "connection refused")
+	await(t, url+"/", "the connection is refused")
 	await(t, url+"/names/"+usage, "retry_join")
 	return url, usage
 }
