@@ -15,6 +15,7 @@ import (
 
 // The most entries of each list of the first page.
 const (
+	shownNames   = 5  // of a group of names
 	maxGroups    = 20 // of names that are not as they should be
 	maxLeftovers = 20
 	maxEvents    = 20
@@ -124,15 +125,25 @@ func (v *view) attention(ctx context.Context, c mesh.Configuration, totals map[s
 		a.tell(v, "bad", "n "+string(state), int(totals[string(state)]))
 	}
 	a.rest = total
+	own, ownFault, err := v.ownRow(ctx, c)
+	if err != nil {
+		return a, err
+	}
 	zones := v.downZones()
 	for _, z := range zones {
-		r := v.zoneRow(z.ZoneState, true)
+		r, all := v.zoneRow(z.ZoneState, true), mesh.AmissGroup{}
 		for i, g := range groups {
-			if g.Count > 0 && z.has(g.Provider, g.Zone) && sameCause(g.Fault.Code, z.Fault.Code) {
-				v.addGroup(&r, g, more)
-				a.rest -= g.Count
+			if g.Count > 0 && z.has(g.Provider, g.Zone, g.Fault) {
+				all.Count, all.First = all.Count+g.Count, append(all.First, g.First...)
 				groups[i].Count = 0
 			}
+		}
+		a.rest -= all.Count
+		if z.has(c.Provider, c.Zone, ownFault) {
+			all.Count, ownFault.Code = all.Count+1, ""
+		}
+		if all.First = all.First[:min(shownNames, len(all.First))]; all.Count > 0 {
+			v.addGroup(&r, all, more)
 		}
 		a.rows = append(a.rows, r)
 	}
@@ -148,9 +159,7 @@ func (v *view) attention(ctx context.Context, c mesh.Configuration, totals map[s
 			a.rest -= g.Count
 		}
 	}
-	if own, bad, err := v.ownRow(ctx, c); err != nil {
-		return a, err
-	} else if bad {
+	if ownFault.Code != "" {
 		a.rows = append(a.rows, own)
 	}
 	for _, collect := range []func(context.Context, *attention) error{v.provisioning, v.targets, v.heldLeases, v.behind, v.hidden} {
@@ -175,7 +184,7 @@ func (v *view) addGroup(r *row, g mesh.AmissGroup, atLeast bool) {
 	for _, u := range g.First {
 		r.Links = append(r.Links, link{msg.Printable(u.Name), v.usageLink(u.ID)})
 	}
-	if g.Count > len(g.First) {
+	if g.Count > len(g.First) && len(g.First) > 0 {
 		r.Links = append(r.Links, link{v.Say("all in state"), v.Link("names", "state", g.First[0].Publish.State)})
 	}
 }
@@ -186,14 +195,14 @@ type downZone struct {
 	domains []string
 }
 
-// has reports whether the names of a domain at a provider are in the zone.
-func (z downZone) has(provider, domain string) bool {
-	return z.Provider == provider && slices.Contains(z.domains, domain)
+// has reports whether names of a domain at a provider fail because the zone is down.
+func (z downZone) has(provider, domain string, f mesh.Fault) bool {
+	return z.Provider == provider && slices.Contains(z.domains, domain) && sameCause(f.Code, z.Fault.Code)
 }
 
 // downZones returns the zones that are down, each once, although names below several domains meet it.
 func (v *view) downZones() (zones []downZone) {
-	down := v.DownZones()
+	down := slices.Clone(v.down)
 	slices.SortStableFunc(down, func(a, b reconcile.ZoneState) int { return cmp.Compare(len(apexOf(a)), len(apexOf(b))) })
 	for _, z := range down {
 		i := slices.IndexFunc(zones, func(d downZone) bool {
@@ -220,20 +229,19 @@ func sameCause(a, b string) bool {
 	return a == b || slices.Contains(passing, a) && slices.Contains(passing, b)
 }
 
-// ownRow returns the row of the configuration's own record. bad reports whether it is not as it should be.
-func (v *view) ownRow(ctx context.Context, c mesh.Configuration) (r row, bad bool, err error) {
+// ownRow returns the row of the configuration's own record, and the reason if it is not as it should be.
+func (v *view) ownRow(ctx context.Context, c mesh.Configuration) (r row, fault mesh.Fault, err error) {
 	if c.Provider == "" {
-		return r, false, nil
+		return r, fault, nil
 	}
 	name := c.RecordName()
 	state, err := v.Names(ctx, []string{name})
 	if err != nil {
-		return r, false, err
+		return r, fault, err
 	}
 	own := string(reconcile.OwnState(state, v.Addresses()))
 	r = row{Title: name, Facts: []string{v.Say("own record")}}
 	r.Level, r.State = v.stateOf(own)
-	var fault mesh.Fault
 	places, err := v.Places(ctx, name)
 	for _, p := range places {
 		if value := cmp.Or(p.Place.Standing, p.Place.Doubt.Value); p.Place.Sibling == (reconcile.Sibling{}) && mesh.Network(value) == "" {
@@ -245,7 +253,11 @@ func (v *view) ownRow(ctx context.Context, c mesh.Configuration) (r row, bad boo
 			}
 		}
 	}
-	return r.faulty(fault, v.in), fault.Code != "" && own != string(reconcile.Published), err
+	r = r.faulty(fault, v.in)
+	if own == string(reconcile.Published) {
+		fault = mesh.Fault{}
+	}
+	return r, fault, err
 }
 
 // oneText returns the fault of a name: that of its zone if the zone is down for the same cause.
@@ -253,7 +265,7 @@ func (v *view) oneText(name string, f mesh.Fault) mesh.Fault {
 	if f.Code == "" {
 		return f
 	}
-	for _, z := range v.DownZones() {
+	for _, z := range v.down {
 		if f.Code != z.Fault.Code && strings.HasSuffix("."+name, "."+z.Zone) && sameCause(f.Code, z.Fault.Code) {
 			return mesh.Fault(z.Fault)
 		}

@@ -201,3 +201,32 @@ func TestEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestDownWithAll: a zone that is down has one number of names, with the configuration's own record, and five of them.
+func TestDownWithAll(t *testing.T) {
+	w := newWorld(t)
+	w.config = mesh.Configuration{Provider: "rfc2136", Domain: "example.com", TXTRecordName: "@", Zone: "example.com", AccountID: 1, Enabled: true, SyncMode: mesh.Auto}
+	w.has(map[string]uint64{"failed": 2001})
+	fault := mesh.Fault{Code: "network"}
+	w.Amiss = func(context.Context, int) (all []mesh.AmissGroup, total int, more bool, err error) {
+		for _, zone := range []string{"a.example.com", "b.example.com"} {
+			first := slices.Repeat([]mesh.Usage{{Name: "_mesh.x." + zone, Publish: mesh.Publishing{State: "failed"}}}, 5)
+			all = append(all, mesh.AmissGroup{Zone: zone, Provider: "rfc2136", Bad: true, Fault: fault, Count: 1000, First: first})
+		}
+		return all, 2000, false, nil
+	}
+	w.DownZones = func() (all []reconcile.ZoneState) {
+		for _, zone := range []string{"a.example.com", "b.example.com", "example.com"} {
+			all = append(all, reconcile.ZoneState{Provider: "rfc2136", Zone: zone, Since: w.at, Fault: reconcile.Fault(fault)})
+		}
+		return all
+	}
+	place := reconcile.Place{Name: "example.com", State: reconcile.Failed, Fault: reconcile.Fault(fault)}
+	w.Places = func(context.Context, string) ([]reconcile.StoredPlace, error) {
+		return []reconcile.StoredPlace{{Place: place}}, nil
+	}
+	page := w.want("/", "names failed: 2001, zones down: 1.", "<b>example.com</b>", "names: 2001<", "all ...", "!more</p>", "!own record")
+	if n := strings.Count(page, ">_mesh.x."); n != 5 || strings.Count(page, "names: ") != 1 {
+		t.Errorf("%d names\n%s", n, page)
+	}
+}

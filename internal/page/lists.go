@@ -58,7 +58,7 @@ func (v *view) zones(ctx context.Context) error {
 func (v *view) zoneList(ctx context.Context, c mesh.Configuration) (section, error) {
 	s := section{Title: v.Say("zones"), None: v.Say("no zones"), keep: 2}
 	var up, unknown []row
-	for _, z := range v.DownZones() {
+	for _, z := range v.down {
 		s.Rows = append(s.Rows, v.zoneRow(z, true))
 	}
 	all, err := v.Zones(ctx, scannedZones)
@@ -97,7 +97,7 @@ func (v *view) zoneRow(z reconcile.ZoneState, known bool) row {
 	if z.Apex != "" && z.Apex != z.Zone {
 		r.Facts = append(r.Facts, v.Say("apex", msg.Printable(z.Apex)))
 	}
-	if left, limited := v.WritesLeft()[z.Provider]; limited {
+	if left, limited := v.left[z.Provider]; limited {
 		r.Facts = append(r.Facts, v.Say("writes left", left))
 	}
 	return r.faulty(mesh.Fault(z.Fault), v.in)

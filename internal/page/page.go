@@ -124,7 +124,7 @@ func (p *Page) fail(w http.ResponseWriter, v *view, f *web.Failure) {
 
 // newView begins the page for a request.
 func (p *Page) newView(r *http.Request) *view {
-	return &view{Page: p, in: web.Language(r), now: p.Now(), path: strings.TrimPrefix(r.URL.EscapedPath(), "/"), id: r.PathValue("id"), query: url.Values{}}
+	return &view{Page: p, in: web.Language(r), now: p.Now(), path: strings.TrimPrefix(r.URL.EscapedPath(), "/"), id: r.PathValue("id"), query: url.Values{}, down: p.DownZones(), left: p.WritesLeft()}
 }
 
 // content returns the page for a request.

@@ -41,7 +41,9 @@ type view struct {
 	path  string // of the request, escaped, without the first slash
 	id    string // in the path
 	query url.Values
-	every string // seconds until the browser asks again, "" for never
+	down  []reconcile.ZoneState
+	left  map[string]uint64 // writes of nodes, by provider
+	every string            // seconds until the browser asks again, "" for never
 
 	Title, Query           string
 	Level, Verdict, Advice string // Level is "good", "busy" or "bad"

@@ -211,7 +211,7 @@ func startProgram(t *testing.T) (url, usage string) {
 	await(t, url+"/healthz", "")
 	usage = configure(t, url, "http://"+nodes)
 	fill(t, file)
-	await(t, url+"/", "the connection is refused")
+	await(t, url+"/", "zones down: 1")
 	await(t, url+"/names/"+usage, "retry_join")
 	return url, usage
 }
@@ -279,7 +279,7 @@ func configure(t *testing.T, url, nodes string) (usage string) {
 		}
 		return answer
 	}
-	must("PUT", "/config", `{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"mesh.example","txt_record_name":"@","enabled":true,"sync_mode":"auto","txt_endpoints":["tcp://{ipv4}:11010"]}`)
+	must("PUT", "/config", `{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"mesh.example","txt_record_name":"@","enabled":true,"sync_mode":"auto","max_retries":0,"txt_endpoints":["tcp://{ipv4}:11010"]}`)
 	must("PUT", "/services/office", `{"name":"Office","config":{"domain":"office.mesh.example","txt_endpoints":["tcp://{ipv4}:11010"]}}`)
 	must("PUT", "/services/lab", `{"name":"Lab","config":{"domain":"lab.example.net","provider":"rfc2136","endpoint":"127.0.0.1:9","access_key_id":"key.","access_key_secret":"c2VjcmV0c2VjcmV0","txt_endpoints":["udp://{ipv4}:11010"]}}`)
 	for i := range 12 {
