@@ -3,7 +3,10 @@ package page
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"net/netip"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -28,7 +31,7 @@ const (
 
 // attention is what may need a person. Each row has a part of the first sentence, so the two never contradict each other.
 type attention struct {
-	rows      []row
+	rows      []*row
 	bad, slow []string // parts of the first sentence, of which those in slow mend themselves
 	rest      int
 }
@@ -52,10 +55,10 @@ func (v *view) front(ctx context.Context) error {
 	}
 	v.judge(a, c, totals)
 	if len(a.rows) > 0 {
-		v.Sections = append(v.Sections, section{Title: v.Say("amiss"), Rows: a.rows, Rest: a.rest})
+		v.Sections = append(v.Sections, &section{Title: v.Say("amiss"), Rows: a.rows, Rest: a.rest})
 	}
-	for _, collect := range []func(context.Context, mesh.Configuration, map[string]uint64) (section, error){v.counted, v.frontZones, v.leftovers, v.latest} {
-		s, err := collect(ctx, c, totals)
+	for _, collect := range []func(*view, context.Context, mesh.Configuration, map[string]uint64) (*section, error){(*view).counted, (*view).frontZones, (*view).leftovers, (*view).latest} {
+		s, err := collect(v, ctx, c, totals)
 		if err != nil {
 			return err
 		}
@@ -63,7 +66,7 @@ func (v *view) front(ctx context.Context) error {
 			v.Sections = append(v.Sections, s)
 		}
 	}
-	v.Sections = append(v.Sections, section{Title: v.Say("host"), Class: "host"})
+	v.Sections = append(v.Sections, &section{Title: v.Say("host"), Host: v.host()})
 	return nil
 }
 
@@ -104,7 +107,7 @@ func (v *view) judge(a attention, c mesh.Configuration, totals map[string]uint64
 }
 
 // tell adds a row, and a part of the first sentence with a number unless that is 0.
-func (a *attention) tell(v *view, level, id string, n int, rows ...row) {
+func (a *attention) tell(v *view, level, id string, n int, rows ...*row) {
 	a.rows = append(a.rows, rows...)
 	switch {
 	case n == 0:
@@ -143,18 +146,18 @@ func (v *view) attention(ctx context.Context, c mesh.Configuration, totals map[s
 			all.Count, ownFault.Code = all.Count+1, ""
 		}
 		if all.First = all.First[:min(shownNames, len(all.First))]; all.Count > 0 {
-			v.addGroup(&r, all, more)
+			v.addGroup(r, all, more)
 		}
 		a.rows = append(a.rows, r)
 	}
 	a.tell(v, "bad", "n down", len(zones))
 	for _, g := range groups {
 		if g.Count > 0 {
-			r := row{Title: msg.Printable(g.Zone), Level: "busy", Facts: []string{providerTitle(g.Provider, v.in)}}.faulty(g.Fault, v.in)
+			r := (&row{Title: msg.Printable(g.Zone), Level: "busy", Facts: []string{providerTitle(g.Provider, v.in)}}).faulty(g.Fault, v.in)
 			if g.Bad {
 				r.Level = "bad"
 			}
-			v.addGroup(&r, g, more)
+			v.addGroup(r, g, more)
 			a.rows = append(a.rows, r)
 			a.rest -= g.Count
 		}
@@ -162,8 +165,8 @@ func (v *view) attention(ctx context.Context, c mesh.Configuration, totals map[s
 	if ownFault.Code != "" {
 		a.rows = append(a.rows, own)
 	}
-	for _, collect := range []func(context.Context, *attention) error{v.provisioning, v.targets, v.heldLeases, v.behind, v.hidden} {
-		if err := collect(ctx, &a); err != nil {
+	for _, collect := range []func(*view, context.Context, *attention) error{(*view).provisioning, (*view).targets, (*view).heldLeases, (*view).behind, (*view).hidden} {
+		if err := collect(v, ctx, &a); err != nil {
 			return a, err
 		}
 	}
@@ -202,14 +205,14 @@ func (z downZone) has(provider, domain string, f mesh.Fault) bool {
 
 // downZones returns the zones that are down, each once, although names below several domains meet it.
 func (v *view) downZones() (zones []downZone) {
-	down := slices.Clone(v.down)
-	slices.SortStableFunc(down, func(a, b reconcile.ZoneState) int { return cmp.Compare(len(apexOf(a)), len(apexOf(b))) })
+	down := append([]reconcile.ZoneState{}, v.down...)
+	sort.SliceStable(down, func(i, j int) bool { return len(apexOf(down[i])) < len(apexOf(down[j])) })
 	for _, z := range down {
-		i := slices.IndexFunc(zones, func(d downZone) bool {
-			return d.Provider == z.Provider && (d.Zone == apexOf(z) || z.Apex == "" && strings.HasSuffix(z.Zone, "."+d.Zone))
-		})
-		if i < 0 {
-			i = len(zones)
+		i := 0
+		for i < len(zones) && (zones[i].Provider != z.Provider || zones[i].Zone != apexOf(z) && (z.Apex != "" || !strings.HasSuffix(z.Zone, "."+zones[i].Zone))) {
+			i++
+		}
+		if i == len(zones) {
 			zones = append(zones, downZone{ZoneState: z})
 			zones[i].Zone = apexOf(z)
 		}
@@ -230,9 +233,9 @@ func sameCause(a, b string) bool {
 }
 
 // ownRow returns the row of the configuration's own record, and the reason if it is not as it should be.
-func (v *view) ownRow(ctx context.Context, c mesh.Configuration) (r row, fault mesh.Fault, err error) {
+func (v *view) ownRow(ctx context.Context, c mesh.Configuration) (r *row, fault mesh.Fault, err error) {
 	if c.Provider == "" {
-		return r, fault, nil
+		return &row{}, fault, nil
 	}
 	name := c.RecordName()
 	state, err := v.Names(ctx, []string{name})
@@ -240,7 +243,7 @@ func (v *view) ownRow(ctx context.Context, c mesh.Configuration) (r row, fault m
 		return r, fault, err
 	}
 	own := string(reconcile.OwnState(state, v.Addresses()))
-	r = row{Title: name, Facts: []string{v.Say("own record")}}
+	r = &row{Title: name, Facts: []string{v.Say("own record")}}
 	r.Level, r.State = v.stateOf(own)
 	places, err := v.Places(ctx, name)
 	for _, p := range places {
@@ -279,7 +282,7 @@ func (v *view) provisioning(ctx context.Context, a *attention) error {
 	if n == 0 {
 		return nil
 	}
-	r := row{Title: v.Say("provisioning"), Level: "bad", State: v.Say("n faults", n), Do: v.Say("do provisioning")}
+	r := &row{Title: v.Say("provisioning"), Level: "bad", State: v.Say("n faults", n), Do: v.Say("do provisioning")}
 	last, err := v.Events.Page(ctx, events.Filter{Kind: string(events.ProvisionRefused), Newest: true}, 1)
 	for _, e := range last {
 		r.When, r.Why = v.clock(e.At), reasonOf(e.Detail.Fault, v.in)
@@ -290,9 +293,9 @@ func (v *view) provisioning(ctx context.Context, a *attention) error {
 
 // targets tells of targets of notifications that are not well.
 func (v *view) targets(ctx context.Context, a *attention) error {
-	rows, levels := map[string][]row{}, map[string]string{"stopped": "bad", "retrying": "busy"}
+	rows, levels := map[string][]*row{}, map[string]string{"stopped": "bad", "retrying": "busy"}
 	err := v.Targets(ctx, func(id, kind, state, since string, next time.Time, f mesh.Fault) {
-		r := row{Title: id, Level: levels[state], State: v.Say("target " + state), When: v.stored(since), Facts: []string{kind}, Why: reasonOf(f, v.in), Do: v.Say("do " + state)}
+		r := &row{Title: id, Level: levels[state], State: v.Say("target " + state), When: v.stored(since), Facts: []string{kind}, Why: reasonOf(f, v.in), Do: v.Say("do " + state)}
 		if !next.IsZero() {
 			r.Facts = append(r.Facts, v.Say("next try", v.clock(next)))
 		}
@@ -310,7 +313,7 @@ func (v *view) heldLeases(ctx context.Context, a *attention) error {
 	if n == 0 || err != nil {
 		return err
 	}
-	r := row{Title: v.Say("held leases"), Link: v.Link("nodes"), Level: "bad", State: v.Say("n leases", n), Why: v.Say("about held"), Do: v.Say("do held")}
+	r := &row{Title: v.Say("held leases"), Link: v.Link("nodes"), Level: "bad", State: v.Say("n leases", n), Why: v.Say("about held"), Do: v.Say("do held")}
 	for _, l := range first {
 		r.Links = append(r.Links, link{msg.Printable(l.Name) + " " + l.Slot, v.usageLink(l.UsageID)})
 	}
@@ -320,12 +323,12 @@ func (v *view) heldLeases(ctx context.Context, a *attention) error {
 
 // behind tells of secondaries that have been late with a zone for a minute.
 func (v *view) behind(ctx context.Context, a *attention) error {
-	var rows []row
+	var rows []*row
 	last := ""
 	err := v.Secondaries(ctx, v.in, func(id, address string, z mesh.SecondaryZone) {
 		if z.Lag >= int64(behindAfter/time.Second) && id != last { // the longest behind comes first
 			last = id
-			rows = append(rows, row{
+			rows = append(rows, &row{
 				Title: id, Link: v.Link("zones"), Level: "bad", State: v.Say("behind"), Facts: facts(address, z.Zone, v.Say("lag", v.span(z.Lag))),
 				Why: z.Error, Do: v.Say("do behind"),
 			})
@@ -341,14 +344,14 @@ func (v *view) hidden(ctx context.Context, a *attention) error {
 	hidden, err := v.Hidden(ctx)
 	if hidden {
 		a.bad = append(a.bad, v.Say("hidden"))
-		a.rows = append(a.rows, row{Title: v.Say("built-in zones"), Level: "bad", State: v.Say("hidden"), Do: advice(v.in, string(msg.ZoneUnreachable))})
+		a.rows = append(a.rows, &row{Title: v.Say("built-in zones"), Level: "bad", State: v.Say("hidden"), Do: advice(v.in, string(msg.ZoneUnreachable))})
 	}
 	return err
 }
 
 // counted has the names by state, now and over the last day.
-func (v *view) counted(ctx context.Context, _ mesh.Configuration, totals map[string]uint64) (s section, err error) {
-	s = section{Title: v.Say("names")}
+func (v *view) counted(ctx context.Context, _ mesh.Configuration, totals map[string]uint64) (s *section, err error) {
+	s = &section{Title: v.Say("names")}
 	for _, state := range reconcile.UsageStates {
 		n := totals[string(state)]
 		if n == 0 && state != reconcile.Published && state != reconcile.Failed {
@@ -378,7 +381,7 @@ func (v *view) chart(ctx context.Context, totals map[string]uint64) (*chart, err
 }
 
 // frontZones lists the zones, those that are down first.
-func (v *view) frontZones(ctx context.Context, c mesh.Configuration, _ map[string]uint64) (section, error) {
+func (v *view) frontZones(ctx context.Context, c mesh.Configuration, _ map[string]uint64) (*section, error) {
 	s, err := v.zoneList(ctx, c)
 	for i := range s.Rows {
 		s.Rows[i].Why, s.Rows[i].Do = "", "" // which stand above
@@ -387,21 +390,38 @@ func (v *view) frontZones(ctx context.Context, c mesh.Configuration, _ map[strin
 	return s.first(maxEvents), err
 }
 
-func (v *view) leftovers(ctx context.Context, _ mesh.Configuration, totals map[string]uint64) (section, error) {
-	s := section{Title: v.Say("leftovers"), Lead: v.Say("about leftovers")}
+func (v *view) leftovers(ctx context.Context, _ mesh.Configuration, totals map[string]uint64) (*section, error) {
+	s := &section{Title: v.Say("leftovers"), Lead: v.Say("about leftovers")}
 	places, err := v.Leftovers(ctx, 0, maxLeftovers)
 	for _, p := range places {
-		s.Rows = append(s.Rows, row{
-			Title: msg.Printable(p.Place.Name), Level: "busy", When: v.stored(p.Since), Facts: []string{providerTitle(p.Place.Account.Provider, v.in)},
-		}.faulty(mesh.Fault(p.Place.Fault), v.in))
+		r := &row{Title: msg.Printable(p.Place.Name), Level: "busy", When: v.stored(p.Since), Facts: []string{providerTitle(p.Place.Account.Provider, v.in)}}
+		s.Rows = append(s.Rows, r.faulty(mesh.Fault(p.Place.Fault), v.in))
 	}
 	s.Rest = max(0, int(totals[string(reconcile.Leftover)])-len(places))
 	return s, err
 }
 
 // latest lists the last events.
-func (v *view) latest(ctx context.Context, _ mesh.Configuration, _ map[string]uint64) (section, error) {
+func (v *view) latest(ctx context.Context, _ mesh.Configuration, _ map[string]uint64) (*section, error) {
 	s, err := v.eventList(ctx, events.Filter{Newest: true}, maxEvents)
 	s.Title = v.Say("latest")
 	return s, err
+}
+
+// host tells this host's addresses, whether they are known now, and the versions.
+func (v *view) host() []pair {
+	known := v.Addresses()
+	shown := func(last, now netip.Addr) string {
+		switch {
+		case !last.IsValid():
+			return v.Say("address unknown")
+		case last != now:
+			return last.String() + v.Say("comma") + v.Say("address old")
+		}
+		return last.String()
+	}
+	return []pair{
+		{"IPv4", shown(known.Last.IPv4, known.Now.IPv4)}, {"IPv6", shown(known.Last.IPv6, known.Now.IPv6)},
+		{v.Say("versions"), fmt.Sprintf("meshddns %s, SQLite %s, schema %d", v.Program, v.SQLite, v.Schema)},
+	}
 }

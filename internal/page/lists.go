@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -28,9 +28,9 @@ func (v *view) zones(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	secondaries := section{Title: v.Say("secondaries"), None: v.Say("no secondaries")}
+	secondaries := &section{Title: v.Say("secondaries"), None: v.Say("no secondaries")}
 	err = v.Secondaries(ctx, v.in, func(id, address string, z mesh.SecondaryZone) {
-		r := row{Title: msg.Printable(z.Zone), Level: "good", State: v.Say("up to date"), Facts: []string{id, address, v.Say("serial", z.Serial)}, Why: z.Error}
+		r := &row{Title: msg.Printable(z.Zone), Level: "good", State: v.Say("up to date"), Facts: []string{id, address, v.Say("serial", z.Serial)}, Why: z.Error}
 		switch {
 		case z.Fetched == nil:
 			r.Level, r.State = "busy", v.Say("not fetched")
@@ -48,22 +48,22 @@ func (v *view) zones(ctx context.Context) error {
 		}
 		secondaries.Rows = append(secondaries.Rows, r)
 	})
-	late := func(r row) int { return slices.Index([]string{"bad", "busy", "good"}, r.Level) }
-	slices.SortStableFunc(secondaries.Rows, func(a, b row) int { return late(a) - late(b) })
-	v.Sections = []section{zones, secondaries}
+	level := func(i int) string { return secondaries.Rows[i].Level } // "bad" comes before "busy" and "good"
+	sort.SliceStable(secondaries.Rows, func(i, j int) bool { return level(i) < level(j) })
+	v.Sections = []*section{zones, secondaries}
 	return err
 }
 
 // zoneList lists the zones that are down, then those of the configuration and of services.
-func (v *view) zoneList(ctx context.Context, c mesh.Configuration) (section, error) {
-	s := section{Title: v.Say("zones"), None: v.Say("no zones"), keep: 2}
-	var up, unknown []row
+func (v *view) zoneList(ctx context.Context, c mesh.Configuration) (*section, error) {
+	s := &section{Title: v.Say("zones"), None: v.Say("no zones"), keep: 2}
+	var up, unknown []*row
 	for _, z := range v.down {
 		s.Rows = append(s.Rows, v.zoneRow(z, true))
 	}
 	all, err := v.Zones(ctx, scannedZones)
 	if c.Provider != "" {
-		all = slices.Insert(all, 0, mesh.ServiceZone{Zone: c.Zone, Provider: c.Provider, AccountID: c.AccountID})
+		all = append([]mesh.ServiceZone{{Zone: c.Zone, Provider: c.Provider, AccountID: c.AccountID}}, all...)
 	}
 	seen := map[[2]string]bool{}
 	for _, z := range all {
@@ -82,12 +82,12 @@ func (v *view) zoneList(ctx context.Context, c mesh.Configuration) (section, err
 			}
 		}
 	}
-	s.Rows = slices.Concat(s.Rows, up, unknown)
+	s.Rows = append(append(s.Rows, up...), unknown...)
 	return s, err
 }
 
-func (v *view) zoneRow(z reconcile.ZoneState, known bool) row {
-	r := row{Title: msg.Printable(z.Zone), Level: "good", State: v.Say("zone ok"), When: v.clock(z.Since), Facts: []string{providerTitle(z.Provider, v.in)}}
+func (v *view) zoneRow(z reconcile.ZoneState, known bool) *row {
+	r := &row{Title: msg.Printable(z.Zone), Level: "good", State: v.Say("zone ok"), When: v.clock(z.Since), Facts: []string{providerTitle(z.Provider, v.in)}}
 	switch {
 	case !known:
 		r.Level, r.State = "idle", v.Say("zone unknown")
@@ -117,20 +117,20 @@ func (v *view) nodes(ctx context.Context) error {
 			return err
 		}
 		if n > 0 {
-			v.Sections = []section{{Title: v.Say("held leases"), Lead: v.Say("about held"), Rows: v.leaseRows(held), Rest: n - len(held)}}
+			v.Sections = []*section{{Title: v.Say("held leases"), Lead: v.Say("about held"), Rows: v.leaseRows(held), Rest: n - len(held)}}
 		}
 	}
 	leases, err := v.Leases(ctx, usage, slot, pageRows+1)
-	s := section{Title: v.Say("all leases"), Lead: v.Say("about leases"), None: v.Say("no leases"), Rows: v.leaseRows(leases)}
-	s.next = func(last row) string { return v.Link("nodes", "after", last.cursor) }
+	s := &section{Title: v.Say("all leases"), Lead: v.Say("about leases"), None: v.Say("no leases"), Rows: v.leaseRows(leases)}
+	s.next = func(last *row) string { return v.Link("nodes", "after", last.cursor) }
 	v.Sections = append(v.Sections, s.first(pageRows))
 	return err
 }
 
 // leaseRows tells of leases.
-func (v *view) leaseRows(leases []mesh.NodeLease) (rows []row) {
+func (v *view) leaseRows(leases []mesh.NodeLease) (rows []*row) {
 	for _, l := range leases {
-		r := row{Title: msg.Printable(l.Name), Link: v.usageLink(l.UsageID), Level: leaseLevels[l.State], State: v.Say("lease " + l.State), cursor: fmt.Sprint(l.Usage, ".", l.Slot)}
+		r := &row{Title: msg.Printable(l.Name), Link: v.usageLink(l.UsageID), Level: leaseLevels[l.State], State: v.Say("lease " + l.State), cursor: fmt.Sprint(l.Usage, ".", l.Slot)}
 		r.Facts = []string{v.Say("slot", l.Slot)}
 		if !l.Renewed.IsZero() {
 			r.Facts = append(r.Facts, v.Say("renewed", v.clock(l.Renewed), l.From))
@@ -168,8 +168,8 @@ func (v *view) events(ctx context.Context) error {
 		}
 		s.Links = append(s.Links, l)
 	}
-	s.next = func(last row) string { return v.Link("events", "kind", kind, "name", name, "after", last.cursor) }
-	v.Sections = []section{s.first(pageRows)}
+	s.next = func(last *row) string { return v.Link("events", "kind", kind, "name", name, "after", last.cursor) }
+	v.Sections = []*section{s.first(pageRows)}
 	return err
 }
 
@@ -183,8 +183,8 @@ func (v *view) cursor() (after int64, err error) {
 var eventGroups = []string{"", "record.*", "zone.*", "usage.*", "service.*", "configuration.*", "lease.*", "endpoint.*", "secondary.*", "leftover.*", "provision.*"}
 
 // eventList lists events.
-func (v *view) eventList(ctx context.Context, f events.Filter, limit int) (section, error) {
-	s := section{Title: v.Say("events"), None: v.Say("no events"), Class: "events"}
+func (v *view) eventList(ctx context.Context, f events.Filter, limit int) (*section, error) {
+	s := &section{Title: v.Say("events"), None: v.Say("no events"), Class: "events"}
 	page, err := v.Events.Page(ctx, f, limit)
 	for _, e := range page {
 		s.Rows = append(s.Rows, v.eventRow(e))
@@ -193,8 +193,8 @@ func (v *view) eventList(ctx context.Context, f events.Filter, limit int) (secti
 }
 
 // eventRow says what happened: to what, how many, what has changed, why, and by whom.
-func (v *view) eventRow(e events.Event) row {
-	r := row{When: v.clock(e.At), Level: eventLevels[e.Kind], State: msg.ID(e.Kind).In(v.in), Title: msg.Printable(cmp.Or(e.Name, e.ServiceID)), cursor: strconv.FormatInt(e.Seq, 10)}
+func (v *view) eventRow(e events.Event) *row {
+	r := &row{When: v.clock(e.At), Level: eventLevels[e.Kind], State: msg.ID(e.Kind).In(v.in), Title: msg.Printable(cmp.Or(e.Name, e.ServiceID)), cursor: strconv.FormatInt(e.Seq, 10)}
 	switch {
 	case e.UsageID != "" || strings.HasPrefix(string(e.Kind), "record."):
 		r.Link = v.Link("names", "q", e.Name)

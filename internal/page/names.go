@@ -32,7 +32,7 @@ func (v *view) names(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := section{Title: v.Title, None: v.Say("no names")}
+	s := &section{Title: v.Title, None: v.Say("no names")}
 	if v.Query != "" {
 		v.Title += ": " + v.Query
 		s.Title, s.None = v.Say("found"), v.Say("nothing found")
@@ -66,25 +66,29 @@ func (v *view) names(ctx context.Context) error {
 			return err
 		}
 	}
-	s.next = func(last row) string {
+	s.next = func(last *row) string {
 		return v.Link("names", "state", find.State, "service", find.Service, "q", v.Query, "after", last.cursor)
 	}
-	v.Sections = []section{s.first(pageRows)}
+	v.Sections = []*section{s.first(pageRows)}
 	return nil
 }
 
 // besides adds what has a name and is no usage: the configuration's own record, and names that were released.
-func (v *view) besides(ctx context.Context, find mesh.Search, rows []row) ([]row, error) {
+func (v *view) besides(ctx context.Context, find mesh.Search, rows []*row) ([]*row, error) {
 	c, err := v.Configuration(ctx)
 	if err != nil {
 		return nil, err
 	}
 	own, _, err := v.ownRow(ctx, c)
 	if _, text := v.stateOf(find.State); err == nil && own.Title != "" && (v.Query == "" || slices.Contains(find.Names, own.Title)) && (find.State == "" || own.State == text) {
-		rows = slices.Insert(rows, 0, own)
+		rows = append([]*row{own}, rows...)
+	}
+	taken := map[string]bool{}
+	for _, r := range rows {
+		taken[r.Title] = true
 	}
 	for _, name := range find.Names {
-		if slices.ContainsFunc(rows, func(r row) bool { return r.Title == name }) {
+		if taken[name] {
 			continue
 		}
 		history, err := v.Events.Page(ctx, events.Filter{Name: name, Newest: true}, 1)
@@ -92,14 +96,14 @@ func (v *view) besides(ctx context.Context, find mesh.Search, rows []row) ([]row
 			return nil, err
 		}
 		if len(history) > 0 && find.State == "" {
-			rows = append(rows, row{Title: name, Link: v.Link("events", "name", name), Level: "idle", State: v.Say("not reserved"), Links: []link{{v.Say("history"), v.Link("events", "name", name)}}})
+			rows = append(rows, &row{Title: name, Link: v.Link("events", "name", name), Level: "idle", State: v.Say("not reserved"), Links: []link{{v.Say("history"), v.Link("events", "name", name)}}})
 		}
 	}
 	return rows, err
 }
 
 // usageRows tells of usages: what stands, and what is wanted where that differs; endpoints that live and that are dead.
-func (v *view) usageRows(ctx context.Context, usages []mesh.Usage) (rows []row, err error) {
+func (v *view) usageRows(ctx context.Context, usages []mesh.Usage) (rows []*row, err error) {
 	var names []string
 	for _, u := range usages {
 		names = append(names, u.Name)
@@ -120,8 +124,8 @@ func (v *view) usageRows(ctx context.Context, usages []mesh.Usage) (rows []row, 
 }
 
 // usageRow tells of one usage. The state has its name only.
-func (v *view) usageRow(u mesh.Usage, state reconcile.State) row {
-	r := row{Title: msg.Printable(u.Name), Link: v.usageLink(u.ID), When: v.stored(u.Publish.At), cursor: strconv.FormatInt(u.Seq, 10)}
+func (v *view) usageRow(u mesh.Usage, state reconcile.State) *row {
+	r := &row{Title: msg.Printable(u.Name), Link: v.usageLink(u.ID), When: v.stored(u.Publish.At), cursor: strconv.FormatInt(u.Seq, 10)}
 	r.Level, r.State = v.stateOf(u.Publish.State)
 	attempts := ""
 	if u.Publish.Fault.Code != "" && u.Publish.Attempts > 0 {
@@ -171,12 +175,16 @@ func (v *view) name(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	own := 0 // the others are of later usages
+	for own < len(leases) && leases[own].UsageID == u.ID {
+		own++
+	}
 	history, err := v.eventList(ctx, events.Filter{About: u.ID, Newest: true}, pageRows+1)
 	if err != nil {
 		return err
 	}
 	history.Title = v.Say("history")
-	history.next = func(last row) string { return v.Link("events", "name", u.Name, "after", last.cursor) }
+	history.next = func(last *row) string { return v.Link("events", "name", u.Name, "after", last.cursor) }
 	first := v.usageRow(u, state)
 	first.Title = ""
 	if u.Description != "" {
@@ -189,21 +197,21 @@ func (v *view) name(ctx context.Context) error {
 			now = known
 		}
 	}
-	v.Sections = []section{
-		{Title: v.Title, Rows: []row{first}},
+	v.Sections = []*section{
+		{Title: v.Title, Rows: []*row{first}},
 		{Title: v.Say("records"), None: v.Say("no records"), Rows: v.recordRows(u.Name, records), keep: 1},
 		{Title: v.Say("in clients"), None: v.Say("no clients"), Clients: clientsOf(u, now, records)},
-		section{Title: v.Say("endpoints"), None: v.Say("no endpoints"), Rows: v.endpointRows(now, checked)}.first(pageRows),
-		section{Title: v.Say("leases"), None: v.Say("no leases"), Rows: v.leaseRows(slices.DeleteFunc(leases, func(l mesh.NodeLease) bool { return l.UsageID != u.ID }))}.first(pageRows),
+		(&section{Title: v.Say("endpoints"), None: v.Say("no endpoints"), Rows: v.endpointRows(now, checked)}).first(pageRows),
+		(&section{Title: v.Say("leases"), None: v.Say("no leases"), Rows: v.leaseRows(leases[:own])}).first(pageRows),
 		history.first(pageRows),
 	}
 	return nil
 }
 
 // recordRows tells of the records of a usage.
-func (v *view) recordRows(name string, records []reconcile.FormatState) (rows []row) {
+func (v *view) recordRows(name string, records []reconcile.FormatState) (rows []*row) {
 	for _, f := range records {
-		r := row{Title: msg.Printable(f.Name), Facts: []string{string(f.Type), f.Format}}
+		r := &row{Title: msg.Printable(f.Name), Facts: []string{string(f.Type), f.Format}}
 		r.Level, r.State = v.stateOf(string(f.State))
 		if len(f.Values) > 1 {
 			r.Facts = append(r.Facts, v.Say("values", len(f.Values)))
@@ -226,7 +234,7 @@ func (v *view) recordRows(name string, records []reconcile.FormatState) (rows []
 }
 
 // endpointRows tells of the endpoints of a usage: with a check what it has shown, else only which there are.
-func (v *view) endpointRows(now reconcile.Usage, checked []mesh.CheckedEndpoint) (rows []row) {
+func (v *view) endpointRows(now reconcile.Usage, checked []mesh.CheckedEndpoint) (rows []*row) {
 	if len(checked) == 0 {
 		for _, text := range now.Endpoints {
 			checked = append(checked, mesh.CheckedEndpoint{Endpoint: text})
@@ -236,7 +244,7 @@ func (v *view) endpointRows(now reconcile.Usage, checked []mesh.CheckedEndpoint)
 		}
 	}
 	for _, e := range checked {
-		r := row{Title: short(e.Endpoint, maxDetail), Level: "idle", State: v.Say("unchecked"), When: v.stored(e.Since), Why: short(e.Error, maxReason)}
+		r := &row{Title: short(e.Endpoint, maxDetail), Level: "idle", State: v.Say("unchecked"), When: v.stored(e.Since), Why: short(e.Error, maxReason)}
 		if e.Alive != nil {
 			r.Level, r.State = "bad", v.Say("dead")
 			if *e.Alive {

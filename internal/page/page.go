@@ -124,7 +124,9 @@ func (p *Page) fail(w http.ResponseWriter, v *view, f *web.Failure) {
 
 // newView begins the page for a request.
 func (p *Page) newView(r *http.Request) *view {
-	return &view{Page: p, in: web.Language(r), now: p.Now(), path: strings.TrimPrefix(r.URL.EscapedPath(), "/"), id: r.PathValue("id"), query: url.Values{}, down: p.DownZones(), left: p.WritesLeft()}
+	v := &view{Page: p, id: r.PathValue("id"), down: p.DownZones(), left: p.WritesLeft()}
+	v.in, v.now, v.path, v.query = web.Language(r), p.Now(), strings.TrimPrefix(r.URL.EscapedPath(), "/"), url.Values{}
+	return v
 }
 
 // content returns the page for a request.
@@ -152,7 +154,7 @@ func (v *view) content(r *http.Request, fill func(*view, context.Context) error)
 }
 
 // send writes a page.
-func (v *view) send(w http.ResponseWriter, status int, content []byte) {
+func (v *sheet) send(w http.ResponseWriter, status int, content []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(content)))
@@ -170,7 +172,7 @@ func (v *view) send(w http.ResponseWriter, status int, content []byte) {
 
 // render fills the template. It panics if the template does not fit its data, which is a mistake of
 // this program.
-func (v *view) render() []byte {
+func (v *sheet) render() []byte {
 	var out bytes.Buffer
 	if err := layout().Execute(&out, v); err != nil {
 		panic(errors.Join(errors.New("the template of the status page"), err))
@@ -179,9 +181,10 @@ func (v *view) render() []byte {
 }
 
 // fitted renders a view. It halves the lists until the page is small enough.
-func (v *view) fitted() []byte {
+func (v *sheet) fitted() []byte {
 	for halvings := 0; ; halvings++ {
-		content := v.cut(halvings).render()
+		v.cut(halvings)
+		content := v.render()
 		if len(content) < maxPage || halvings == maxHalvings {
 			return content
 		}

@@ -33,21 +33,27 @@ func styleHash() string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// view is one page for one request, which the template shows.
+// view collects one page for one request.
 type view struct {
 	*Page
+	sheet
+	id   string // in the path
+	down []reconcile.ZoneState
+	left map[string]uint64 // writes of nodes, by provider
+}
+
+// sheet is what the template shows. It leads to no type of another part of the program, because the linker keeps every
+// method of each type that a template can reach.
+type sheet struct {
 	in    msg.Language
 	now   time.Time
 	path  string // of the request, escaped, without the first slash
-	id    string // in the path
 	query url.Values
-	down  []reconcile.ZoneState
-	left  map[string]uint64 // writes of nodes, by provider
-	every string            // seconds until the browser asks again, "" for never
+	every string // seconds until the browser asks again, "" for never
 
 	Title, Query           string
 	Level, Verdict, Advice string // Level is "good", "busy" or "bad"
-	Sections               []section
+	Sections               []*section
 }
 
 // section is a part of a page: a title, and a list.
@@ -58,10 +64,11 @@ type section struct {
 	Counts            []count
 	Chart             *chart
 	Clients           *clients
-	Rows              []row
+	Host              []pair
+	Rows              []*row
 	Rest              int // rows that are not shown
 	keep              int // halvings that the list outlasts
-	next              func(last row) string
+	next              func(last *row) string
 }
 
 // row is an entry of a list.
@@ -90,17 +97,17 @@ type (
 )
 
 // Style returns the style sheet.
-func (v *view) Style() template.CSS { return template.CSS(styleCSS) }
+func (v *sheet) Style() template.CSS { return template.CSS(styleCSS) }
 
 // Say returns a text of the page.
-func (v *view) Say(id string, args ...any) string { return say(v.in, id, args...) }
+func (v *sheet) Say(id string, args ...any) string { return say(v.in, id, args...) }
 
 // Link returns the relative link to a page, with names and values of its query. It keeps the refresh.
-func (v *view) Link(page string, query ...string) string {
+func (v *sheet) Link(page string, query ...string) string {
 	return v.link(v.every, page, query...)
 }
 
-func (v *view) link(every, page string, query ...string) string {
+func (v *sheet) link(every, page string, query ...string) string {
 	values := url.Values{}
 	for i := 0; i < len(query); i += 2 {
 		if query[i+1] != "" {
@@ -119,10 +126,10 @@ func (v *view) link(every, page string, query ...string) string {
 }
 
 // Action returns the address of the search.
-func (v *view) Action() string { return v.link("", "names") }
+func (v *sheet) Action() string { return v.link("", "names") }
 
 // Tabs returns the links to all pages that need no id.
-func (v *view) Tabs() (all []tab) {
+func (v *sheet) Tabs() (all []tab) {
 	for _, page := range []string{"", "names", "nodes", "zones", "events"} {
 		all = append(all, tab{link{v.Say("tab " + page), v.Link(page)}, page == v.path})
 	}
@@ -130,10 +137,10 @@ func (v *view) Tabs() (all []tab) {
 }
 
 // Every returns the seconds of the refresh, "" for none.
-func (v *view) Every() string { return v.every }
+func (v *sheet) Every() string { return v.every }
 
 // Self returns the link to this page with another refresh, "" for none.
-func (v *view) Self(every string) string {
+func (v *sheet) Self(every string) string {
 	var query []string
 	for name := range v.query {
 		query = append(query, name, v.query.Get(name))
@@ -164,7 +171,7 @@ func (v *view) stored(text string) string {
 }
 
 // Now shows the time of the page.
-func (v *view) Now() string { return stamp(v.now) }
+func (v *sheet) Now() string { return stamp(v.now) }
 
 // ago says how long ago a time was, or in which time it comes.
 func (v *view) ago(t time.Time) string {
@@ -186,30 +193,25 @@ func (v *view) ago(t time.Time) string {
 // maxHalvings is the number of halvings after which no list has more than one entry.
 const maxHalvings = 12
 
-// cut returns the view with shorter lists.
-func (v *view) cut(halvings int) *view {
-	shorter := *v
-	shorter.Sections = nil
+// cut shortens the lists.
+func (v *sheet) cut(halvings int) {
 	for _, s := range v.Sections {
-		shorter.Sections = append(shorter.Sections, s.first(max(1, pageRows>>max(0, halvings-s.keep))))
+		s.first(max(1, pageRows>>max(0, halvings-s.keep)))
 	}
-	return &shorter
 }
 
-// first returns the section with at most n rows, and n values and links of each.
-func (s section) first(n int) section {
+// first leaves at most n rows in the section, and n values and links in each.
+func (s *section) first(n int) *section {
 	s.Rest += max(0, len(s.Rows)-n)
-	var rows []row
-	for _, r := range s.Rows[:min(n, len(s.Rows))] {
+	s.Rows = s.Rows[:min(n, len(s.Rows))]
+	for _, r := range s.Rows {
 		r.Values, r.Links = r.Values[:min(n, len(r.Values))], r.Links[:min(n, len(r.Links))]
-		rows = append(rows, r)
 	}
-	s.Rows = rows
 	return s
 }
 
 // Next returns the link to the rows behind the last one, "" if there are none, or no page shows them.
-func (s section) Next() string {
+func (s *section) Next() string {
 	if s.Rest == 0 || s.next == nil {
 		return ""
 	}
@@ -238,7 +240,7 @@ func reasonOf(f mesh.Fault, in msg.Language) string {
 }
 
 // faulty adds a fault, and what to do, to a row.
-func (r row) faulty(f mesh.Fault, in msg.Language) row {
+func (r *row) faulty(f mesh.Fault, in msg.Language) *row {
 	if f.Code != "" {
 		r.Why, r.Do = reasonOf(f, in), advice(in, f.Code)
 	}

@@ -245,7 +245,9 @@ func await(t *testing.T, url, text string) {
 	}
 }
 
-func ask(t *testing.T, method, url, body string) (string, error) { return askAs(t, "", method, url, body) }
+func ask(t *testing.T, method, url, body string) (string, error) {
+	return askAs(t, "", method, url, body)
+}
 
 func askAs(t *testing.T, token, method, url, body string) (string, error) {
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
