@@ -149,7 +149,7 @@ func (v *view) leaseRows(leases []mesh.NodeLease) (rows []*row) {
 // events is the page of events, the newest first.
 func (v *view) events(ctx context.Context) error {
 	v.Title = v.Say("events")
-	kind, name := v.query.Get("kind"), strings.TrimSuffix(strings.ToLower(v.query.Get("name")), ".")
+	kind, name := v.query.Get("kind"), mesh.Meant(v.query.Get("name"))[0]
 	if kind != "" && !events.GoodPattern(kind) {
 		return web.Fail(msg.QueryInvalid, "kind", "record.*, zone.*, ...")
 	}

@@ -137,10 +137,10 @@ func (v *view) content(r *http.Request, fill func(*view, context.Context) error)
 	}
 	if every := v.query.Get("every"); every != "" {
 		n, err := strconv.Atoi(every)
-		if err != nil || n < minRefresh || n > maxRefresh {
+		if err != nil || n < minRefresh || n > maxRefresh || strconv.Itoa(n) != every {
 			return nil, web.Fail(msg.QueryInvalid, "every", strconv.Itoa(minRefresh)+".."+strconv.Itoa(maxRefresh))
 		}
-		v.every = strconv.Itoa(n)
+		v.every = every
 	}
 	asked := v.query.Get("q")
 	v.Query = strings.TrimSpace(msg.Printable(asked[:min(len(asked), maxQuery)]))

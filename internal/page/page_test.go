@@ -359,7 +359,7 @@ func TestLinksAreRelative(t *testing.T) {
 // TestRefresh: 5 to 3600 seconds, and none without being asked.
 func TestRefresh(t *testing.T) {
 	w := newWorld(t)
-	for every, status := range map[string]int{"": 200, "5": 200, "3600": 200, "4": 400, "3601": 400, "x": 400, "-5": 400, "5;url=x": 400} {
+	for every, status := range map[string]int{"": 200, "5": 200, "3600": 200, "4": 400, "3601": 400, "x": 400, "-5": 400, "+5": 400, "05": 400, "5;url=x": 400} {
 		answer := w.get("/?every=" + url.QueryEscape(every))
 		if got := answer.Header().Get("Refresh"); answer.Code != status || (status == 200) != (got == every) {
 			t.Errorf("%q: %d, %q", every, answer.Code, got)

@@ -71,7 +71,7 @@ func (g *generator) next() request {
 	if auth == "" {
 		r.headers = r.headers[:len(r.headers)-1]
 	}
-	if o.path == "/" && g.chance(70) {
+	if !strings.HasPrefix(o.path, "/api/") && g.chance(70) { // the pages, most of all
 		r.headers = append(r.headers, "Accept: text/html")
 	}
 	if g.chance(30) {
