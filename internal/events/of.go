@@ -124,17 +124,11 @@ func OfAddresses(before, after mesh.Addresses) Event {
 
 // Changes says for people what an event has changed: "domain: a.example → b.example" for each member that
 // differs, or the value itself if it is no object. It leaves out what is empty, and keeps the slot of a lease.
-func (d Detail) Changes() (all []string) {
-	before, after := asObject(d.Before), asObject(d.After)
-	members := before.Members
-	for _, m := range after.Members {
-		if before.Member(m.Name.Text) == nil {
-			members = append(members, m)
-		}
-	}
-	for _, m := range members {
-		name := m.Name.Text
-		old, now := plain(before.Member(name)), plain(after.Member(name))
+func Changes(d Detail) (all []string) {
+	var names []string
+	before, after := plainMembers(d.Before, &names), plainMembers(d.After, &names)
+	for _, name := range names {
+		old, now := before[name], after[name]
 		text := cmp.Or(old, now)
 		switch {
 		case name == "id", text == "", old == now && name != "slot":
@@ -150,26 +144,32 @@ func (d Detail) Changes() (all []string) {
 	return all
 }
 
-// asObject returns an object, or one with any other value as its member "".
-func asObject(text json.RawMessage) strictjson.Value {
-	v, ok := strictjson.Parse(string(text), strictjson.AllLevels)
-	if ok && v.Kind != strictjson.KindObject {
-		v = strictjson.Value{Members: []strictjson.Member{{Value: v}}}
+// plainMembers returns the members of an object, and adds those of their names that are new. Any other value is the member "".
+func plainMembers(text json.RawMessage, names *[]string) map[string]string {
+	v, _ := strictjson.Parse(string(text), strictjson.AllLevels)
+	members := map[string]string{}
+	add := func(name string, value *strictjson.Value) {
+		if members[name] = plain(value); !slices.Contains(*names, name) {
+			*names = append(*names, name)
+		}
 	}
-	return v
+	if v.Kind != strictjson.KindObject {
+		add("", &v)
+	}
+	for i := range v.Members {
+		add(v.Members[i].Name.Text, &v.Members[i].Value)
+	}
+	return members
 }
 
 // plain returns a JSON value without its signs.
 func plain(v *strictjson.Value) string {
-	if v == nil {
-		return ""
-	}
 	var parts []string
 	for i := range v.Items {
 		parts = append(parts, plain(&v.Items[i]))
 	}
-	for i, m := range v.Members {
-		parts = append(parts, m.Name.Text+" "+plain(&v.Members[i].Value))
+	for i := range v.Members {
+		parts = append(parts, v.Members[i].Name.Text+" "+plain(&v.Members[i].Value))
 	}
 	return v.Text + strings.Join(parts, ", ")
 }

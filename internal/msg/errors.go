@@ -91,7 +91,8 @@ func TextOf(err error) Text {
 		return e.Message()
 	}
 	english, chinese := err.Error(), err.Error()
-	if inner, ok := errors.AsType[told](err); ok {
+	var inner told
+	if errors.As(err, &inner) {
 		chinese = strings.ReplaceAll(english, inner.Error(), inner.Message().In(Chinese))
 	}
 	english, chinese = goLookup(english, English), goLookup(chinese, Chinese)

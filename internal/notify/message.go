@@ -21,8 +21,8 @@ const timeForm = "2006-01-02 15:04:05 UTC"
 
 // separators stand between the parts of a line, and colons before its name, by language.
 var (
-	separators = map[msg.Language]string{msg.Chinese: "；", msg.English: "; "}
-	colons     = map[msg.Language]string{msg.Chinese: "：", msg.English: ": "}
+	separators = [2]string{msg.Chinese: "；", msg.English: "; "}
+	colons     = [2]string{msg.Chinese: "：", msg.English: ": "}
 )
 
 // aboutValue are the kinds of events whose value is the id of what they are about.
@@ -84,7 +84,7 @@ func line(e events.Event, language msg.Language) string {
 	if e.Kind == events.Gap {
 		return text + msg.MessageGap.In(language, e.Detail.To-e.Detail.From+1)
 	}
-	about, changes := cmp.Or(e.Name, e.ServiceID), e.Detail.Changes()
+	about, changes := cmp.Or(e.Name, e.ServiceID), events.Changes(e.Detail)
 	if len(changes) > 0 && slices.Contains(aboutValue, e.Kind) {
 		about, changes = changes[0], nil
 	}

@@ -208,7 +208,7 @@ func (v *view) eventRow(e events.Event) *row {
 	if e.By != "" {
 		by = v.Say("by", e.By)
 	}
-	changes := short(strings.Join(e.Detail.Changes(), v.Say("comma")), maxReason)
+	changes := short(strings.Join(events.Changes(e.Detail), v.Say("comma")), maxReason)
 	all := facts(msg.Printable(e.Detail.Record), msg.ProviderIn(v.in, e.Detail.Provider).Title, number, changes, reasonOf(e.Detail.Fault, v.in), by)
 	r.Facts = facts(strings.Join(all, " · "))
 	return r
