@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"os"
 	"regexp"
 	"slices"
 	"testing"
@@ -25,6 +26,26 @@ func TestPreferred(t *testing.T) {
 		if got := Preferred(header); got != want {
 			t.Errorf("Preferred(%q) = %v, want %v", header, got, want)
 		}
+	}
+}
+
+// TestTable: each line of the texts counts, and each id of the source has one.
+func TestTable(t *testing.T) {
+	if lines := regexp.MustCompile(`(?m)^[^#\n].*$`).FindAllString(textLines, -1); len(lines) != len(texts) {
+		t.Errorf("%d lines and %d texts: one is broken, or is given twice", len(lines), len(texts))
+	}
+	source, err := os.ReadFile("texts.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := regexp.MustCompile(`(?m)^\t\w+ +ID = "(.*)"$`).FindAllSubmatch(source, -1)
+	for _, id := range ids {
+		if _, ok := texts[ID(id[1])]; !ok {
+			t.Errorf("%s has no text", id[1])
+		}
+	}
+	if len(ids) < 200 {
+		t.Errorf("%d ids", len(ids))
 	}
 }
 

@@ -377,8 +377,8 @@ func TestTextsAreWhole(t *testing.T) {
 			t.Errorf("%s: %q", id, text)
 		}
 	}
-	if lines := regexp.MustCompile(`(?m)^[^#\n].*$`).FindAllString(textLines, -1); len(lines) != len(texts()) {
-		t.Errorf("%d lines and %d texts: one is broken, or is given twice", len(lines), len(texts()))
+	if lines := regexp.MustCompile(`(?m)^[^#\n].*$`).FindAllString(textLines, -1); len(lines) != len(texts) {
+		t.Errorf("%d lines and %d texts: one is broken, or is given twice", len(lines), len(texts))
 	}
 	needed := map[string]bool{"ago ": true, "in ": true}
 	for _, group := range eventGroups {
@@ -411,11 +411,12 @@ func TestTextsAreWhole(t *testing.T) {
 		}
 	}
 	for id := range needed {
-		if texts()[id][0] == "" && !strings.HasSuffix(id, " ") {
+		if texts[msg.ID(id)][0] == "" && !strings.HasSuffix(id, " ") {
 			t.Errorf("no text %q", id)
 		}
 	}
-	for id, text := range texts() {
+	for key, text := range texts {
+		id := string(key)
 		check(id, text)
 		code, _ := strings.CutPrefix(id, "do ")
 		part := id[:strings.IndexByte(id+" ", ' ')+min(1, strings.Count(id, " "))]

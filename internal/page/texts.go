@@ -3,8 +3,6 @@ package page
 import (
 	_ "embed"
 	"fmt"
-	"strings"
-	"sync"
 
 	"meshddns/internal/events"
 	"meshddns/internal/msg"
@@ -13,7 +11,7 @@ import (
 
 // say returns a text of the page in a language; args replace its verbs.
 func say(in msg.Language, id string, args ...any) string {
-	text, ok := texts()[id]
+	text, ok := texts[msg.ID(id)]
 	if !ok {
 		return id
 	}
@@ -24,15 +22,7 @@ func say(in msg.Language, id string, args ...any) string {
 var textLines string
 
 // texts are {Chinese, English}.
-var texts = sync.OnceValue(func() map[string][2]string {
-	all := map[string][2]string{}
-	for line := range strings.Lines(textLines) {
-		if cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(cells) == 3 {
-			all[cells[0]] = [2]string{cells[1], cells[2]}
-		}
-	}
-	return all
-})
+var texts = msg.Table(textLines)
 
 // leaseLevels has the class of each state of a lease.
 var leaseLevels = map[string]string{"live": "good", "held": "bad", "ended": "busy", "new": "idle"}
@@ -53,9 +43,9 @@ var eventLevels = map[events.Kind]string{
 
 // advice returns what to do about a fault.
 func advice(in msg.Language, code string) string {
-	text, ok := texts()["do "+code]
+	text, ok := texts["do "+msg.ID(code)]
 	if !ok {
-		text = texts()["do "+string(msg.Temporary)]
+		text = texts["do "+msg.Temporary]
 	}
 	return text[in]
 }
