@@ -66,7 +66,7 @@ func TestEndpointDies(t *testing.T) {
 	}
 	t.Logf("closed: out of DNS after %.1f s", time.Since(began).Seconds())
 	dead := p.endpointEvents(id)
-	if len(dead) != 1 || dead[0].Kind != "endpoint.dead" || dead[0].Detail.After.Endpoint != "tcp://"+dying.address || !strings.Contains(dead[0].Detail.Error, "refused") {
+	if len(dead) != 1 || dead[0].Kind != "endpoint.dead" || dead[0].Detail.After.Endpoint != "tcp://"+dying.address || !strings.Contains(dead[0].Detail.Error, "连接被拒绝") {
 		t.Fatalf("events: %+v", dead)
 	}
 	p.eventually("the only endpoint of a usage has failed as often as its check allows", func() bool { return len(p.failing(alone)) == 1 })
