@@ -112,19 +112,23 @@ func ListEntries(written string, fault func(code, detail, key string) string) st
 	}
 	const begin = `"error":`
 	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(written, begin+"[")
-		out.WriteString(before)
-		if !found {
+	for last, text := "[", ""; ; { // many entries in a row have the same error
+		at := strings.Index(written, begin+"[")
+		if at < 0 {
+			out.WriteString(written)
 			return asEncodingJSON(out.String())
 		}
-		var e [3]string
-		decoder := json.NewDecoder(strings.NewReader("[" + rest))
-		if err := decoder.Decode(&e); err != nil {
-			panic(err) // SQLite wrote valid JSON
+		out.WriteString(written[:at+len(begin)])
+		if written = written[at+len(begin):]; text == "" || !strings.HasPrefix(written, last) {
+			var e [3]string
+			decoder := json.NewDecoder(strings.NewReader(written))
+			if err := decoder.Decode(&e); err != nil {
+				panic(err) // SQLite wrote valid JSON
+			}
+			last, text = written[:decoder.InputOffset()], quoted(fault(e[0], e[1], e[2]))
 		}
-		out.WriteString(begin + quoted(fault(e[0], e[1], e[2])))
-		written = rest[decoder.InputOffset()-1:]
+		out.WriteString(text)
+		written = written[len(last):]
 	}
 }
 

@@ -91,8 +91,13 @@ func TestListEntries(t *testing.T) {
 	fault := func(code, detail, key string) string { return code + "|" + detail + "|" + key }
 	for range 500 {
 		var given, want []string
+		last := ""
 		for range random.IntN(4) {
 			u := randomUsage(random)
+			if random.IntN(2) == 0 { // the same as before
+				u.Publish.Error = last
+			}
+			last = u.Publish.Error
 			given, want = append(given, bySQLite(t, db, u)), append(want, standard(t, u))
 		}
 		got := ListEntries(strings.Join(given, "\n,"), fault)

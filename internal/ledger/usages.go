@@ -35,10 +35,10 @@ const faultColumns = `
 
 const waitingChange = `SELECT strftime('%Y-%m-%dT%H:%M:%SZ', due / 1000, 'unixepoch') FROM names WHERE name = u.name AND lane = 'later' AND due > 0`
 
-// pausedDetail reads the detail of mesh.Configuration.Paused. A release is a person's order, for which only enabled counts.
-const pausedDetail = `SELECT CASE WHEN enabled = 0 THEN '` + mesh.PausedOff + `'
-	     WHEN u.state = 'pending' AND sync_mode NOT IN ('auto', 'upsert-only') THEN '` + mesh.PausedManual + `' END
-	FROM configuration WHERE id = 1`
+// pausedDetail is the detail of mesh.Configuration.Paused, NULL for none. A release is a person's order, for which only enabled
+// counts. SQLite runs its subqueries once, because they do not depend on the row.
+const pausedDetail = `CASE WHEN (SELECT enabled = 0 FROM configuration WHERE id = 1) THEN '` + mesh.PausedOff + `'
+	     WHEN u.state = 'pending' AND (SELECT sync_mode NOT IN ('auto', 'upsert-only') FROM configuration WHERE id = 1) THEN '` + mesh.PausedManual + `' END`
 
 // SelectUsages reads usages u for ScanUsage, with their bindings b.
 const SelectUsages = `
