@@ -275,9 +275,8 @@ func (o *operations) left(ctx context.Context) (left map[string]any, done bool, 
 	totals, err := o.store.ledger.Totals(ctx)
 	names, unread := o.store.ledger.CountNames(ctx)
 	c, unknown := o.configured(ctx)
-	configured := c.Provider != ""
-	left = map[string]any{"usages": totals["usages"], "services": totals["services"], "leases": totals["leases"], "names": names, "configuration": configured}
-	return left, names == 0 && totals["services"] == 0 && !configured, cmp.Or(err, unread, unknown)
+	left = map[string]any{"usages": totals["usages"], "services": totals["services"], "leases": totals["leases"], "names": names, "configuration": c.Provider != ""}
+	return left, names == 0 && totals["services"] == 0 && c.Provider == "", cmp.Or(err, unread, unknown)
 }
 
 // failureOf returns the failure that a client gets for an error.
