@@ -84,13 +84,13 @@ func TestErrorsAreWhole(t *testing.T) {
 	for _, file := range sources(t, tellers...) {
 		for _, text := range literals(t, file) {
 			used[text] = true
-			if hasEnglish(filled(text)) && errorTexts[text] == "" && !slices.Contains(notSaid, text) && !strings.Contains(text, "*") {
+			if hasEnglish(filled(text)) && errorTexts[ID(text)][Chinese] == "" && !slices.Contains(notSaid, text) && !strings.Contains(text, "*") {
 				t.Errorf("%s: %q has no Chinese", file.Name, text)
 			}
 		}
 	}
 	for english := range errorTexts {
-		if !used[english] {
+		if !used[string(english)] {
 			t.Errorf("%q is in no error", english)
 		}
 	}
@@ -123,7 +123,8 @@ func TestErrorsAreOurs(t *testing.T) {
 
 // TestErrorTextsAgree: both languages have the same arguments, and the Chinese has no English words.
 func TestErrorTextsAgree(t *testing.T) {
-	for english, chinese := range errorTexts {
+	for _, text := range errorTexts {
+		english, chinese := text[English], text[Chinese]
 		if a, b := arguments(english), arguments(chinese); !slices.Equal(a, b) {
 			t.Errorf("%q takes %q, and %q takes %q", english, a, chinese, b)
 		}

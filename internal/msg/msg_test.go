@@ -31,8 +31,10 @@ func TestPreferred(t *testing.T) {
 
 // TestTable: each line of the texts counts, and each id of the source has one.
 func TestTable(t *testing.T) {
-	if lines := regexp.MustCompile(`(?m)^[^#\n].*$`).FindAllString(textLines, -1); len(lines) != len(texts) {
-		t.Errorf("%d lines and %d texts: one is broken, or is given twice", len(lines), len(texts))
+	for lines, table := range map[string]map[ID][2]string{textLines: texts, errorLines: errorTexts} {
+		if all := regexp.MustCompile(`(?m)^[^#\n].*$`).FindAllString(lines, -1); len(all) != len(table) {
+			t.Errorf("%d lines and %d texts: one is broken, or is given twice", len(all), len(table))
+		}
 	}
 	source, err := os.ReadFile("texts.go")
 	if err != nil {

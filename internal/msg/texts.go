@@ -11,11 +11,15 @@ var textLines string
 // texts are {Chinese, English}.
 var texts = Table(textLines)
 
-// Table reads lines of an id, a Chinese and an English text, with tabs between them. Other lines are comments.
+// Table reads lines of an id, a Chinese and an English text, or of an English text, which is its own id, and a Chinese one, with
+// tabs between them. Other lines are comments.
 func Table(lines string) map[ID][2]string {
 	all := map[ID][2]string{}
 	for line := range strings.Lines(lines) {
-		if cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(cells) == 3 {
+		switch cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(cells) {
+		case 2:
+			all[ID(cells[0])] = [2]string{cells[1], cells[0]}
+		case 3:
 			all[ID(cells[0])] = [2]string(cells[1:])
 		}
 	}
