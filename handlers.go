@@ -677,6 +677,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 // contract is the HTTP contract as OpenAPI 3.1, for programs.
 func (s *server) contract(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", web.MediaType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(docs.OpenAPI)))
-	w.Write(docs.OpenAPI)
+	text := docs.OpenAPI()
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.Write(text)
 }

@@ -1,7 +1,10 @@
 package docs
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -18,6 +21,27 @@ import (
 	"meshddns/internal/events"
 )
 
+var update = flag.Bool("update", false, "pack openapi.json again")
+
+// TestPacked: the program has the contract as it is in the folder.
+func TestPacked(t *testing.T) {
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		var out bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression)
+		w.Write(text)
+		w.Close()
+		if err := os.WriteFile("openapi.json.gz", out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if !bytes.Equal(OpenAPI(), text) {
+		t.Error("openapi.json has changed: go test ./docs -run TestPacked -update")
+	}
+}
+
 // The codes that the program can give are in the contract, and no other.
 func TestCodes(t *testing.T) {
 	codes := messages(t)
@@ -26,7 +50,7 @@ func TestCodes(t *testing.T) {
 			Schemas map[string]struct{ Enum []string }
 		}
 	}
-	if err := json.Unmarshal(OpenAPI, &contract); err != nil {
+	if err := json.Unmarshal(OpenAPI(), &contract); err != nil {
 		t.Fatal(err)
 	}
 	refusals := codes["Refusals of a request."]
@@ -51,7 +75,7 @@ func TestEvents(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(OpenAPI, &contract); err != nil {
+	if err := json.Unmarshal(OpenAPI(), &contract); err != nil {
 		t.Fatal(err)
 	}
 	got, want := contract.Components.Schemas.Event.Properties.Kind.Enum, append(slices.Clone(events.Kinds), events.Gap)
@@ -151,7 +175,7 @@ func TestPageOfCodes(t *testing.T) {
 			Schemas struct{ ErrorCode struct{ Enum []string } }
 		}
 	}
-	if err := json.Unmarshal(OpenAPI, &contract); err != nil {
+	if err := json.Unmarshal(OpenAPI(), &contract); err != nil {
 		t.Fatal(err)
 	}
 	for _, code := range contract.Components.Schemas.ErrorCode.Enum {
