@@ -55,7 +55,7 @@ func (v *view) front(ctx context.Context) error {
 	}
 	v.judge(a, c, totals)
 	if len(a.rows) > 0 {
-		v.Sections = append(v.Sections, &section{Title: v.Say("amiss"), Rows: a.rows, Rest: a.rest})
+		v.Sections = append(v.Sections, &section{Title: "amiss", Rows: a.rows, Rest: a.rest})
 	}
 	for _, collect := range []func(*view, context.Context, mesh.Configuration, map[string]uint64) (*section, error){(*view).counted, (*view).frontZones, (*view).leftovers, (*view).latest} {
 		s, err := collect(v, ctx, c, totals)
@@ -66,7 +66,7 @@ func (v *view) front(ctx context.Context) error {
 			v.Sections = append(v.Sections, s)
 		}
 	}
-	v.Sections = append(v.Sections, &section{Title: v.Say("host"), Host: v.host()})
+	v.Sections = append(v.Sections, &section{Title: "host", Host: v.host()})
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (v *view) judge(a attention, c mesh.Configuration, totals map[string]uint64
 	if waiting > 0 {
 		a.slow = append([]string{v.Say("n waiting", waiting)}, a.slow...)
 	}
-	parts := strings.Join(slices.Concat(a.bad, a.slow), v.Say("comma"))
+	parts := strings.Join(append(a.bad, a.slow...), v.Say("comma"))
 	why := ""
 	if paused := c.Paused(); paused.Code != "" {
 		why, v.Advice = paused.Detail.In(v.in), v.Say("do manual")
@@ -84,25 +84,23 @@ func (v *view) judge(a attention, c mesh.Configuration, totals map[string]uint64
 			v.Advice = v.Say("do off")
 		}
 	}
-	v.Level = "good"
-	if len(a.bad) > 0 {
-		v.Level = "bad"
-	} else if why != "" || len(a.slow) > 0 || c.Provider == "" && totals["services"] == 0 {
-		v.Level = "busy"
-	}
+	bad, unset := len(a.bad) > 0, c.Provider == "" && totals["services"] == 0
+	v.Level = "busy"
+	id, args := "busy", []any{parts, published}
 	switch {
 	case why != "" && parts != "":
-		v.Verdict = v.Say("paused beside", why, parts)
+		id, args = "paused beside", []any{why, parts}
 	case why != "":
-		v.Verdict = v.Say("paused", why)
-	case len(a.bad) > 0:
-		v.Verdict = v.Say("not well", parts)
-	case c.Provider == "" && totals["services"] == 0:
-		v.Verdict = v.Say("not configured")
-	case len(a.slow) > 0:
-		v.Verdict = v.Say("busy", parts, published)
-	default:
-		v.Verdict = v.Say("well", published)
+		id, args = "paused", []any{why}
+	case bad:
+		id, args = "not well", []any{parts}
+	case unset:
+		id, args = "not configured", nil
+	case parts == "":
+		v.Level, id, args = "good", "well", []any{published}
+	}
+	if v.Verdict = v.Say(id, args...); bad {
+		v.Level = "bad"
 	}
 }
 
@@ -351,7 +349,7 @@ func (v *view) hidden(ctx context.Context, a *attention) error {
 
 // counted has the names by state, now and over the last day.
 func (v *view) counted(ctx context.Context, _ mesh.Configuration, totals map[string]uint64) (s *section, err error) {
-	s = &section{Title: v.Say("names")}
+	s = &section{Title: "names"}
 	for _, state := range reconcile.UsageStates {
 		n := totals[string(state)]
 		if n == 0 && state != reconcile.Published && state != reconcile.Failed {
@@ -391,7 +389,7 @@ func (v *view) frontZones(ctx context.Context, c mesh.Configuration, _ map[strin
 }
 
 func (v *view) leftovers(ctx context.Context, _ mesh.Configuration, totals map[string]uint64) (*section, error) {
-	s := &section{Title: v.Say("leftovers"), Lead: v.Say("about leftovers")}
+	s := &section{Title: "leftovers", Lead: "about leftovers"}
 	places, err := v.Leftovers(ctx, 0, maxLeftovers)
 	for _, p := range places {
 		r := &row{Title: msg.Printable(p.Place.Name), Level: "busy", When: v.stored(p.Since), Facts: []string{providerTitle(p.Place.Account.Provider, v.in)}}
@@ -404,7 +402,7 @@ func (v *view) leftovers(ctx context.Context, _ mesh.Configuration, totals map[s
 // latest lists the last events.
 func (v *view) latest(ctx context.Context, _ mesh.Configuration, _ map[string]uint64) (*section, error) {
 	s, err := v.eventList(ctx, events.Filter{Newest: true}, maxEvents)
-	s.Title = v.Say("latest")
+	s.Title = "latest"
 	return s, err
 }
 

@@ -28,7 +28,7 @@ func (v *view) zones(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	secondaries := &section{Title: v.Say("secondaries"), None: v.Say("no secondaries")}
+	secondaries := &section{Title: "secondaries", None: "no secondaries"}
 	err = v.Secondaries(ctx, v.in, func(id, address string, z mesh.SecondaryZone) {
 		r := &row{Title: msg.Printable(z.Zone), Level: "good", State: v.Say("up to date"), Facts: []string{id, address, v.Say("serial", z.Serial)}, Why: z.Error}
 		switch {
@@ -56,7 +56,7 @@ func (v *view) zones(ctx context.Context) error {
 
 // zoneList lists the zones that are down, then those of the configuration and of services.
 func (v *view) zoneList(ctx context.Context, c mesh.Configuration) (*section, error) {
-	s := &section{Title: v.Say("zones"), None: v.Say("no zones"), keep: 2}
+	s := &section{Title: "zones", None: "no zones", keep: 2}
 	var up, unknown []*row
 	for _, z := range v.down {
 		s.Rows = append(s.Rows, v.zoneRow(z, true))
@@ -117,11 +117,11 @@ func (v *view) nodes(ctx context.Context) error {
 			return err
 		}
 		if n > 0 {
-			v.Sections = []*section{{Title: v.Say("held leases"), Lead: v.Say("about held"), Rows: v.leaseRows(held), Rest: n - len(held)}}
+			v.Sections = []*section{{Title: "held leases", Lead: "about held", Rows: v.leaseRows(held), Rest: n - len(held)}}
 		}
 	}
 	leases, err := v.Leases(ctx, usage, slot, pageRows+1)
-	s := &section{Title: v.Say("all leases"), Lead: v.Say("about leases"), None: v.Say("no leases"), Rows: v.leaseRows(leases)}
+	s := &section{Title: "all leases", Lead: "about leases", None: "no leases", Rows: v.leaseRows(leases)}
 	s.next = func(last *row) string { return v.Link("nodes", "after", last.cursor) }
 	v.Sections = append(v.Sections, s.first(pageRows))
 	return err
@@ -184,7 +184,7 @@ var eventGroups = []string{"", "record.*", "zone.*", "usage.*", "service.*", "co
 
 // eventList lists events.
 func (v *view) eventList(ctx context.Context, f events.Filter, limit int) (*section, error) {
-	s := &section{Title: v.Say("events"), None: v.Say("no events"), Class: "events"}
+	s := &section{Title: "events", None: "no events", Class: "events"}
 	page, err := v.Events.Page(ctx, f, limit)
 	for _, e := range page {
 		s.Rows = append(s.Rows, v.eventRow(e))

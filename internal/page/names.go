@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,10 +31,10 @@ func (v *view) names(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &section{Title: v.Title, None: v.Say("no names")}
+	s := &section{Title: v.Title, None: "no names"}
 	if v.Query != "" {
 		v.Title += ": " + v.Query
-		s.Title, s.None = v.Say("found"), v.Say("nothing found")
+		s.Title, s.None = "found", "nothing found"
 		find.Names = mesh.Meant(v.Query)
 		if !strings.Contains(find.Names[0], ".") {
 			find.Prefix, find.Names = find.Names[0], nil
@@ -183,7 +182,7 @@ func (v *view) name(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	history.Title = v.Say("history")
+	history.Title = "history"
 	history.next = func(last *row) string { return v.Link("events", "name", u.Name, "after", last.cursor) }
 	first := v.usageRow(u, state)
 	first.Title = ""
@@ -199,10 +198,10 @@ func (v *view) name(ctx context.Context) error {
 	}
 	v.Sections = []*section{
 		{Title: v.Title, Rows: []*row{first}},
-		{Title: v.Say("records"), None: v.Say("no records"), Rows: v.recordRows(u.Name, records), keep: 1},
-		{Title: v.Say("in clients"), None: v.Say("no clients"), Clients: clientsOf(u, now, records)},
-		(&section{Title: v.Say("endpoints"), None: v.Say("no endpoints"), Rows: v.endpointRows(now, checked)}).first(pageRows),
-		(&section{Title: v.Say("leases"), None: v.Say("no leases"), Rows: v.leaseRows(leases[:own])}).first(pageRows),
+		{Title: "records", None: "no records", Rows: v.recordRows(u.Name, records), keep: 1},
+		{Title: "in clients", None: "no clients", Clients: clientsOf(u, now, records)},
+		(&section{Title: "endpoints", None: "no endpoints", Rows: v.endpointRows(now, checked)}).first(pageRows),
+		(&section{Title: "leases", None: "no leases", Rows: v.leaseRows(leases[:own])}).first(pageRows),
 		history.first(pageRows),
 	}
 	return nil
@@ -278,17 +277,16 @@ func clientsOf(u mesh.Usage, now reconcile.Usage, records []reconcile.FormatStat
 			c.Has[format] = f.State == reconcile.Published && (stands || !met)
 		}
 	}
-	if len(records) > 0 && slices.Contains(now.Formats, mesh.URLs) {
-		c.Has[mesh.URLs] = true
-	}
-	maps.DeleteFunc(c.Has, func(_ string, stands bool) bool { return !stands })
-	for _, format := range slices.Sorted(maps.Keys(c.Has)) {
-		if labels, srv := strings.CutPrefix(format, mesh.SRV); srv {
+	c.Has[mesh.URLs] = len(records) > 0 && slices.Contains(now.Formats, mesh.URLs)
+	some := c.Has[mesh.Mesh1]
+	for _, format := range now.Formats {
+		some = some || c.Has[format]
+		if labels, srv := strings.CutPrefix(format, mesh.SRV); srv && c.Has[format] {
 			name, proto, _ := strings.Cut(strings.ReplaceAll(labels, "_", ""), ".")
 			c.Services = append(c.Services, service{labels, name, proto})
 		}
 	}
-	if len(c.Has) == 0 {
+	if !some {
 		return nil
 	}
 	return c

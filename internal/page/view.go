@@ -58,7 +58,7 @@ type sheet struct {
 
 // section is a part of a page: a title, and a list.
 type section struct {
-	Title, Lead, None string // None stands in place of an empty list
+	Title, Lead, None string // ids of texts, or texts; None stands in place of an empty list
 	Class             string // of the list: "events" for one of a line each
 	Links             []link // to other selections of the list
 	Counts            []count
@@ -118,11 +118,14 @@ func (v *sheet) link(every, page string, query ...string) string {
 	if every != "" {
 		values.Set("every", every)
 	}
-	at := "./" + strings.Repeat("../", strings.Count(v.path, "/")) + page
-	if len(values) > 0 {
-		at += "?" + values.Encode()
+	at := "./"
+	for range strings.Count(v.path, "/") {
+		at += "../"
 	}
-	return at
+	if len(values) > 0 {
+		page += "?" + values.Encode()
+	}
+	return at + page
 }
 
 // Action returns the address of the search.
