@@ -172,10 +172,10 @@ func (o *operations) changeWarnings(ctx context.Context, u mesh.Usage, c mesh.Us
 
 // usageWarnings returns warnings about a usage that was just reserved.
 func usageWarnings(u mesh.Usage) []msg.Phrase {
-	if u.HeldBy == u.Network {
-		return answers.WarnPaused(u.Publish.Fault)
+	if u.HeldBy != u.Network {
+		return []msg.Phrase{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
 	}
-	return []msg.Phrase{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
+	return nil
 }
 
 // afterService returns the fault of the service of a reservation, else the fault that comes later
