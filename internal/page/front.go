@@ -22,8 +22,9 @@ const (
 	maxGroups    = 20 // of names that are not as they should be
 	maxLeftovers = 20
 	maxEvents    = 20
-	maxTold      = 10 // secondaries that are behind, and held leases
-	maxHeld      = 20 // held leases on their own page
+	maxAlike     = 200 // events that are read for them
+	maxTold      = 10  // secondaries that are behind, and held leases
+	maxHeld      = 20  // held leases on their own page
 
 	scannedZones = 1000             // of services, which are read for the list of zones
 	behindAfter  = 60 * time.Second // the lag of a secondary that needs attention
@@ -57,7 +58,7 @@ func (v *view) front(ctx context.Context) error {
 	if len(a.rows) > 0 {
 		v.Sections = append(v.Sections, &section{Title: "amiss", Rows: a.rows, Rest: a.rest})
 	}
-	for _, collect := range []func(*view, context.Context, mesh.Configuration, map[string]uint64) (*section, error){(*view).counted, (*view).frontZones, (*view).leftovers, (*view).latest} {
+	for _, collect := range []func(*view, context.Context, mesh.Configuration, map[string]uint64) (*section, error){(*view).frontZones, (*view).counted, (*view).leftovers, (*view).latest} {
 		s, err := collect(v, ctx, c, totals)
 		if err != nil {
 			return err
@@ -399,11 +400,29 @@ func (v *view) leftovers(ctx context.Context, _ mesh.Configuration, totals map[s
 	return s, err
 }
 
-// latest lists the last events.
+// latest lists the last events. Three or more of one kind, reason and caller that follow each other are one entry, because an
+// outage would fill the list.
 func (v *view) latest(ctx context.Context, _ mesh.Configuration, _ map[string]uint64) (*section, error) {
-	s, err := v.eventList(ctx, events.Filter{Newest: true}, maxEvents)
-	s.Title = "latest"
+	page, err := v.Events.Page(ctx, events.Filter{Newest: true}, maxAlike)
+	s := &section{Title: "latest", None: "no events", Class: "events"}
+	for first, next := 0, 0; first < len(page) && len(s.Rows) < maxEvents; first = next {
+		for next = first + 1; next < len(page) && alike(page[first], page[next]); {
+			next++
+		}
+		r := v.eventRow(page[first])
+		if next == first+2 {
+			next--
+		} else if next > first+2 {
+			r.Facts = append(r.Facts, v.Say("more alike", next-first-1))
+		}
+		s.Rows = append(s.Rows, r)
+	}
 	return s, err
+}
+
+// alike reports whether two events are of one kind, reason and caller.
+func alike(a, b events.Event) bool {
+	return a.Kind == b.Kind && a.By == b.By && a.Detail.Provider == b.Detail.Provider && a.Detail.Fault.Code == b.Detail.Fault.Code
 }
 
 // host tells this host's addresses, whether they are known now, and the versions.

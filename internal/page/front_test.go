@@ -202,6 +202,21 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestAlike: three events of one kind and reason that follow each other are one of the last events, until another one comes.
+func TestAlike(t *testing.T) {
+	w := newWorld(t)
+	failed := events.Event{Kind: events.RecordFailed, Name: "a.example", Detail: events.Detail{Provider: "rfc2136", Fault: mesh.Fault{Code: "network"}}}
+	other, published := failed, events.Event{Kind: events.RecordPublished, Name: "c.example"}
+	other.Detail.Fault.Code = "credentials"
+	w.happened(failed, failed)
+	w.happened(slices.Repeat([]events.Event{failed}, 90)...)
+	w.happened(other, published, published)
+	page := w.want("/", "record published", "record published", "record failed", "record failed", "and 91 more like it")
+	if n := strings.Count(page, "record failed<"); n != 2 {
+		t.Errorf("%d rows of failures\n%s", n, page)
+	}
+}
+
 // TestDownWithAll: a zone that is down has one number of names, with the configuration's own record, and five of them.
 func TestDownWithAll(t *testing.T) {
 	w := newWorld(t)
@@ -225,7 +240,7 @@ func TestDownWithAll(t *testing.T) {
 	w.Places = func(context.Context, string) ([]reconcile.StoredPlace, error) {
 		return []reconcile.StoredPlace{{Place: place}}, nil
 	}
-	page := w.want("/", "names failed: 2001, zones down: 1.", "<b>example.com</b>", "names: 2001<", "all ...", "!more</p>", "!own record")
+	page := w.want("/", "names failed: 2001, zones down: 1.", "<b>example.com</b>", "names: 2001<", "all ...", "domains: example.com, a.example.com, b.example.com<", "!more</p>", "!own record")
 	if n := strings.Count(page, ">_mesh.x."); n != 5 || strings.Count(page, "names: ") != 1 {
 		t.Errorf("%d names\n%s", n, page)
 	}

@@ -58,8 +58,12 @@ func (v *view) zones(ctx context.Context) error {
 func (v *view) zoneList(ctx context.Context, c mesh.Configuration) (*section, error) {
 	s := &section{Title: "zones", None: "no zones", keep: 2}
 	var up, unknown []*row
-	for _, z := range v.down {
-		s.Rows = append(s.Rows, v.zoneRow(z, true))
+	for _, z := range v.downZones() {
+		r := v.zoneRow(z.ZoneState, true)
+		if z.domains[0] != z.Zone || len(z.domains) > 1 {
+			r.Facts = append(r.Facts, short(v.Say("domains", strings.Join(z.domains, v.Say("comma"))), maxDetail))
+		}
+		s.Rows = append(s.Rows, r)
 	}
 	all, err := v.Zones(ctx, scannedZones)
 	if c.Provider != "" {
