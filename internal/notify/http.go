@@ -3,6 +3,7 @@ package notify
 import (
 	"net/http"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/web"
 )
 
@@ -13,7 +14,14 @@ func (n *Table) List(r *http.Request) (web.Reply, error) { return n.Table.List(r
 func (n *Table) Show(r *http.Request) (web.Reply, error) { return n.Table.Show(r, shown) }
 
 // Put creates or replaces a target.
-func (n *Table) Put(r *http.Request) (web.Reply, error) { return n.Table.Put(r, shown) }
+func (n *Table) Put(r *http.Request) (web.Reply, error) {
+	return n.Table.Put(r, func(t Target, warnings []string, language msg.Language) any {
+		if t.Kind == Gotify && t.Secret == "" {
+			warnings = append(warnings, msg.WarnNoToken.In(language))
+		}
+		return shown(t, warnings, language)
+	})
+}
 
 // Test sends a message now, and answers with the outcome. A success also makes a target that is
 // stopped, or waits for its next try, try at once.

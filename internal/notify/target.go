@@ -197,9 +197,6 @@ type shownTarget struct {
 
 // shown implements resource.Form.
 func shown(t Target, warnings []string, language msg.Language) any {
-	if t.Kind == Gotify && t.Secret == "" {
-		warnings = append(warnings, msg.WarnNoToken.In(language))
-	}
 	s := shownTarget{
 		Target: t, SentSeq: t.sent, State: t.state, Since: t.since,
 		Error: t.fault.In(language), Warnings: warnings,

@@ -195,7 +195,7 @@ func (g *generator) object(s object) tree {
 	properties, _ := s["properties"].(object)
 	required, _ := s["required"].([]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		if slices.Contains(required, any(name)) || name == "kind" || g.chance(60) { // a check has a kind, or no members
+		if slices.Contains(required, any(name)) || name == "kind" || name == "domain" && g.chance(80) || g.chance(50) { // a check has a kind, or no members
 			o.all = append(o.all, named{name, g.value(properties[name], name)})
 		}
 	}
@@ -238,7 +238,8 @@ var patterns = []struct {
 	make func(g *generator) []string
 }{
 	{"://", func(*generator) []string {
-		return []string{"tcp://{ipv4}:11010", "udp://203.0.113.7:1", "wss://[{ipv6}]:443", "quic://host.example.com:65535", "x://y"}
+		return []string{"tcp://{ipv4}:11010", "udp://203.0.113.7:1", "wss://[{ipv6}]:443", "quic://host.example.com:65535", "tcp://{ipv6}:1", "ws://192.0.2.9:80",
+			"tcp://h.example.com:11010", "wg://198.51.100.4:51820", "udp://[2001:db8::5]:7", "tcp://203.0.113.9:11010", "x://y"}
 	}},
 	{"0-9a-f", func(g *generator) []string { return []string{fmt.Sprintf("%012x", g.Uint64()>>16)} }},
 	{"mesh1", func(*generator) []string {

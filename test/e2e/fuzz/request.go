@@ -122,7 +122,7 @@ const most = 20
 // rare says how many of a hundred requests are not made.
 var rare = map[string]int{
 	"POST /api/v1/ddns/test": 80, "POST /api/v1/ddns/sync": 80, "POST /api/v1/ddns/adopt": 70, "GET /api/v1/ddns/backup": 93,
-	"GET /api/v1/ddns/openapi.json": 90, "GET /api/v1/ddns/state": 80, "DELETE /api/v1/ddns/state": 97, "GET /metrics": 80, "GET /api/v1/ddns/services": 60, "GET /api/v1/ddns/usages/available": 60,
+	"GET /api/v1/ddns/openapi.json": 90, "GET /api/v1/ddns/state": 80, "DELETE /api/v1/ddns/state": 99, "GET /metrics": 80, "GET /api/v1/ddns/services": 60, "GET /api/v1/ddns/usages/available": 60,
 }
 
 // path fills in what is in braces.
@@ -137,7 +137,7 @@ func (g *generator) path(o *operation) string {
 	}
 	id := g.service()
 	switch {
-	case strings.HasSuffix(before, "/usages/") && len(g.usages) > 0:
+	case (strings.HasSuffix(before, "/usages/") || before == "/names/") && len(g.usages) > 0:
 		id = pick(g, g.usages...)
 	case strings.HasSuffix(before, "/services/") && (g.chance(20) || len(g.services) > most) && len(g.services) > 0:
 		id = pick(g, g.services...)
