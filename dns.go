@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mattn/go-sqlite3"
-
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/check"
@@ -23,12 +21,9 @@ import (
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/page"
 	"meshddns/internal/provider"
-	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
-	"meshddns/internal/secrets"
 	"meshddns/internal/web"
 )
 
@@ -188,7 +183,8 @@ type operations struct {
 	leases    *lease.Table
 
 	secondaries *secondary.Notifier
-	provisioned bool // by a file, which adds its entries again
+	provisioned bool                               // by a file, which adds its entries again
+	forms       map[string]func(body []byte) error // check entries of provisioning files, by part
 }
 
 // configured returns the stored configuration, the zero one if there is none.
@@ -348,7 +344,7 @@ func (c clients) accountWarnings(a reconcile.Account) []msg.Phrase {
 	if unknown := answers.WarnProvider(a.Provider, providerNames()); unknown != nil {
 		return unknown
 	}
-	if a.Secret == secrets.Mask {
+	if a.Masked() {
 		a.Secret = "maskedmasked" // -check does not know the stored one: this fits everywhere
 	}
 	if _, err := c.open(a); err != nil {
@@ -381,18 +377,18 @@ func (c clients) serviceWarnings(v mesh.Service, config mesh.ServiceConfig, memb
 	return all
 }
 
-// warner returns a function for the configuration and then the services of a provisioning file that Check has read. It gives
+// warners returns functions for the configuration and then the services of a provisioning file that Check has read. They give
 // the warnings that need no database.
-func (c clients) warner(last mesh.Addresses) func(part string, body []byte) []msg.Phrase {
+func (c clients) warners(last mesh.Addresses) (configuration, service func(body []byte) []msg.Phrase) {
 	var global *mesh.Configuration
 	ids := map[string]string{} // of services, by zone
-	return func(part string, body []byte) []msg.Phrase {
-		if part == provision.Configuration {
-			global = &mesh.Configuration{}
-			_ = web.ParseBody(body, global)
-			global.Zone = dns.Parse(global.Domain)
-			return c.configurationWarnings(*global, nil, last)
-		}
+	configuration = func(body []byte) []msg.Phrase {
+		global = &mesh.Configuration{}
+		_ = web.ParseBody(body, global)
+		global.Zone = dns.Parse(global.Domain)
+		return c.configurationWarnings(*global, nil, last)
+	}
+	service = func(body []byte) []msg.Phrase {
 		var b mesh.ServiceBody
 		_ = web.ParseBody(body, &b)
 		v := b.Service()
@@ -402,27 +398,7 @@ func (c clients) warner(last mesh.Addresses) func(part string, body []byte) []ms
 		ids[v.Zone] = v.ID
 		return c.serviceWarnings(v, config, nil, beside, global, last)
 	}
-}
-
-// shown is what the status pages show of the database and the engine.
-func (o *operations) shown() page.Source {
-	store, engine := o.store, o.engine
-	version, _, _ := sqlite3.Version()
-	return page.Source{
-		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
-		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Places: store.ledger.PlacesOf, Usage: store.Usage, Usages: o.search,
-		Amiss: store.ledger.Amiss, Endpoints: o.checks.Endpoints, Leases: o.leases.Page, Held: o.leases.Held,
-		Secondaries: o.secondaries.States, Targets: store.targets.Unwell, Leftovers: store.ledger.Leftovers, Zones: store.ledger.ServiceZones,
-		Configuration: o.configured,
-		Hidden: func(ctx context.Context) (bool, error) {
-			if !engine.Addresses().Hidden {
-				return false, nil
-			}
-			first, err := store.zones.BuiltinZonesAfter(ctx, "", 1)
-			return len(first) > 0, err
-		},
-		Zone: engine.Zone, DownZones: engine.DownZones, WritesLeft: engine.WritesLeft, Addresses: engine.Addresses, SQLite: version, Schema: schema.Version(),
-	}
+	return configuration, service
 }
 
 // search reads usages for the status pages: those that a search is about, else those of a state or service.

@@ -267,7 +267,7 @@ func TestCheckWarnings(t *testing.T) {
 			`warning: a.json:8: services[4]: config has no domain`,
 			`ok, but for 1 credentials`}, ""},
 		{"strict", `{"configuration": {"provider": "cloudflare", "access_key_id": "token", "access_key_secret": "s", "domain": "example.com", "txt_record_name": "@", "enabled": true, "sync_mode": "auto"}}`, "-check=strict",
-			[]string{`warning: a.json:1: configuration: there are no txt_endpoints`, "ok"}, "-check=strict: warnings: 1"},
+			[]string{`warning: a.json:1: configuration: there are no txt_endpoints`}, "-check=strict: warnings: 1"},
 		{"strict, and fine", `{"configuration": {"provider": "cloudflare", "access_key_id": "token", "access_key_secret": "s", "domain": "example.com", "txt_record_name": "@", "enabled": true, "sync_mode": "auto", "txt_endpoints": ["tcp://{ipv4}:1"]}}`, "-check=strict",
 			[]string{"ok"}, ""},
 		{"mistakes", mistaken, "", []string{

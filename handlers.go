@@ -106,10 +106,10 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/usages/{id}/events", a.Stream(log.Usage))
 	mux.HandleFunc("GET /api/v1/ddns/events", log.Events)
 
-	mux.Handle("POST /api/v1/ddns/services", handle(saveService(s.ops.registerService)))
+	mux.Handle("POST /api/v1/ddns/services", handle(serviceSaver(s.ops.registerService)))
 	mux.Handle("GET /api/v1/ddns/services", a.Stream(s.services))
 	mux.Handle("GET /api/v1/ddns/services/{id}", handle(s.service))
-	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(saveService(s.ops.replaceService)))
+	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(serviceSaver(s.ops.replaceService)))
 	mux.Handle("DELETE /api/v1/ddns/services/{id}", handle(s.deleteService))
 
 	mux.Handle("GET /api/v1/ddns/notifications", handle(s.ops.store.targets.List))
@@ -511,8 +511,8 @@ func (s *server) releaseUsage(r *http.Request) (web.Reply, error) {
 	return answer, nil
 }
 
-// saveService returns the handler that stores a service by an operation.
-func saveService(save func(context.Context, mesh.Service, []string) (mesh.Service, []msg.Phrase, error)) func(*http.Request) (web.Reply, error) {
+// serviceSaver returns the handler that stores a service by an operation.
+func serviceSaver(save func(context.Context, mesh.Service, []string) (mesh.Service, []msg.Phrase, error)) func(*http.Request) (web.Reply, error) {
 	return func(r *http.Request) (web.Reply, error) {
 		var body mesh.ServiceBody
 		members, err := web.DecodeMembers(r, &body)

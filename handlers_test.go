@@ -142,7 +142,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := operations{store: store, clients: clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.LocalAddr(), hidden: never}, secondaries: newNotifier(store, dns, log)}
+	o := operations{store: store, clients: clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.LocalAddr(), hidden: never}, secondaries: newNotifier(store, dns, log), forms: entryForms}
 	if o.leases, err = newLeases(t.Context(), store, nil, log); err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
+	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
@@ -259,7 +260,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	if p.front, err = listenHTTP(c, sockets.HTTP, log); err != nil {
 		return nil, err
 	}
-	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, provisioned: c.Provision != ""}
+	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, forms: entryForms, provisioned: c.Provision != ""}
 	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
 		p.nodes.WriteMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
 	p.files = &provision.Files{
@@ -347,6 +348,27 @@ func (p *program) tasks() daemon.List {
 			}
 			return nil
 		},
+	}
+}
+
+// shown is what the status pages show of the database and the engine.
+func (o *operations) shown() page.Source {
+	store, engine := o.store, o.engine
+	version, _, _ := sqlite3.Version()
+	return page.Source{
+		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
+		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Places: store.ledger.PlacesOf, Usage: store.Usage, Usages: o.search,
+		Amiss: store.ledger.Amiss, Endpoints: o.checks.Endpoints, Leases: o.leases.Page, Held: o.leases.Held,
+		Secondaries: o.secondaries.States, Targets: store.targets.Unwell, Leftovers: store.ledger.Leftovers, Zones: store.ledger.ServiceZones,
+		Configuration: o.configured,
+		Hidden: func(ctx context.Context) (bool, error) {
+			if !engine.Addresses().Hidden {
+				return false, nil
+			}
+			first, err := store.zones.BuiltinZonesAfter(ctx, "", 1)
+			return len(first) > 0, err
+		},
+		Zone: engine.Zone, DownZones: engine.DownZones, WritesLeft: engine.WritesLeft, Addresses: engine.Addresses, SQLite: version, Schema: schema.Version(),
 	}
 }
 
@@ -503,6 +525,13 @@ func credentialFolder(c settings.Settings) provision.CredentialFolder {
 	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
 }
 
+// entryForms check the entries of provisioning files.
+var entryForms = provision.Forms{
+	provision.Notifications: notify.Check,
+	provision.Secondaries:   secondary.Check,
+	provision.Leases:        lease.Check,
+}
+
 // tellMistakes writes the warnings about the settings and their files, and then every mistake, a line for each. It returns
 // an error if there are mistakes; with -check=strict a warning is one, too.
 func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
@@ -518,11 +547,11 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	fine := "ok"
 	if c.Provision != "" {
 		document := provision.Read(c.Provision, credentialFolder(c))
-		fault = errors.Join(fault, document.Check(forms))
+		fault = errors.Join(fault, document.Check(entryForms))
 		for _, name := range document.Hidden {
 			warn("%s: is passed over, because its name begins with a dot", name)
 		}
-		for _, w := range document.Warnings(clients{hidden: func() bool { return false }}.warner(hostaddr.NewBook(c.Addresses, mesh.Addresses{}, nil).Last())) {
+		for _, w := range document.Warnings(clients{hidden: func() bool { return false }}.warners(hostaddr.NewBook(c.Addresses, mesh.Addresses{}, nil).Last())) {
 			warn("%s", w)
 		}
 		if document.Unread > 0 {
@@ -534,7 +563,10 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	if fault != nil {
 		fine = fault.Error()
 	}
-	if _, err := fmt.Fprintln(out, strings.Join(append(lines, fine), "\n")); err != nil {
+	if fault != nil || !c.Strict || warnings == 0 {
+		lines = append(lines, fine)
+	}
+	if _, err := fmt.Fprintln(out, strings.Join(lines, "\n")); err != nil {
 		return err
 	}
 	if fault != nil {

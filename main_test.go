@@ -295,7 +295,7 @@ func TestProvisionMistakes(t *testing.T) {
 			from.Folder = ""
 		}
 		got := "ok"
-		if err := provision.Read(dir, from).Check(forms); err != nil {
+		if err := provision.Read(dir, from).Check(entryForms); err != nil {
 			got = strings.ReplaceAll(err.Error(), dir+"/", "")
 		}
 		if got = strings.ReplaceAll(got, "\n", "\n   "); got != strings.TrimRight(want, "\n") && !*update {

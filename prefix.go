@@ -12,15 +12,11 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/events"
-	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/notify"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/resource"
-	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
 )
@@ -303,7 +299,7 @@ func broken(err error) msg.ID {
 func (o *operations) provision(ctx context.Context, document *provision.Document) (applied provision.Applied, err error) {
 	var a *provision.Applier
 	err = o.store.db.Tx(events.By(ctx, events.ByProvision), func(ctx context.Context, tx *sql.Tx) (err error) {
-		a = provision.NewApplier(forms, provisioning{o.store, o.store.ledger, o}, o.store.parts())
+		a = provision.NewApplier(o.forms, provisioning{o.store, o.store.ledger, o}, o.store.parts())
 		if applied, err = document.Apply(ctx, a); err != nil || len(applied.Changes) == 0 {
 			return err
 		}
@@ -325,13 +321,6 @@ func (o *operations) tellRefused(ctx context.Context, mistakes []string) error {
 	e := events.Counted(events.ProvisionRefused, len(mistakes))
 	e.Detail.Fault = mesh.Fault{Code: string(msg.NotProvisioned), Detail: msg.Say(mistakes[0])}
 	return o.store.events.Note(events.By(ctx, events.ByProvision), e)
-}
-
-// forms checks the entries of provisioning files.
-var forms = provision.Forms{
-	provision.Notifications: resource.Check[notify.Target],
-	provision.Secondaries:   resource.Check[secondary.Secondary],
-	provision.Leases:        lease.Check,
 }
 
 // provisioning implements provision.Operations.

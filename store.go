@@ -376,25 +376,23 @@ type usageZone struct {
 	zone    string           // as DNS has it
 	own     sql.Null[string] // the name of the configuration's record; not valid without a configuration
 	nowhere bool             // no account can publish
-	paused  mesh.Fault       // see mesh.Configuration.Paused
 }
 
-// publishing returns the state of a new usage of the service.
-func (z usageZone) publishing() mesh.Publishing {
+// state returns the state of a new usage of the service.
+func (z usageZone) state() reconcile.PlaceState {
 	if z.nowhere {
-		return mesh.Publishing{State: string(reconcile.None)}
+		return reconcile.None
 	}
-	return mesh.Publishing{State: string(reconcile.Pending), Fault: z.paused}
+	return reconcile.Pending
 }
 
 func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZone, err error) {
 	var account bool
 	var configured sql.Null[string]
-	var c mesh.Configuration
 	err = q.QueryRowContext(ctx, `
-		SELECT s.domain, s.zone, s.account IS NOT NULL, c.zone, c.name, coalesce(c.provider, ''), coalesce(c.enabled, 0), coalesce(c.sync_mode, '')
+		SELECT s.domain, s.zone, s.account IS NOT NULL, c.zone, c.name
 		FROM services s LEFT JOIN configuration c ON c.id = 1 WHERE s.id = ?`, service).Scan(
-		&z.domain, &z.zone, &account, &configured, &z.own, &c.Provider, &c.Enabled, &c.SyncMode)
+		&z.domain, &z.zone, &account, &configured, &z.own)
 	switch {
 	case err != nil:
 		return z, sqlite.Absent(err, errNoService)
@@ -404,7 +402,6 @@ func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZ
 		return z, errNoDomain
 	}
 	z.nowhere = !configured.Valid || !account && !dns.Within(z.zone, configured.V)
-	z.paused = c.Paused()
 	return z, nil
 }
 
@@ -428,7 +425,7 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 		if u.Name = dns.Fold(mesh.FullName(u.Prefix, zone.zone)); !dns.Fits(u.Name) {
 			return errNameTooLong
 		}
-		u.CreatedAt, u.Publish = s.stamp(), zone.publishing()
+		u.CreatedAt, u.Publish.State = s.stamp(), string(zone.state())
 		if u.Seq, err = ledger.InsertUsage(ctx, tx, u, bindingID); err != nil {
 			return err
 		}

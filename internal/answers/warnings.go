@@ -15,7 +15,7 @@ import (
 // WarnNotSet warns of given members of a reservation that no change sets.
 func WarnNotSet(given []string) (all []msg.Phrase) {
 	for _, name := range given {
-		if name == "service_id" || name == "custom_prefix" {
+		if slices.Contains([]string{"service_id", "prefix_mode", "custom_prefix", "network_id"}, name) {
 			all = append(all, msg.Phrase{ID: msg.WarnNotSet, Args: []any{name}})
 		}
 	}

@@ -86,6 +86,7 @@ func (v *view) judge(a attention, c mesh.Configuration, totals map[string]uint64
 		}
 	}
 	bad, unset := len(a.bad) > 0, c.Provider == "" && totals["services"] == 0
+	leaving := totals[string(reconcile.Leftover)] + totals[string(reconcile.Withdrawn)]
 	v.Level = "busy"
 	id, args := "busy", []any{parts, published}
 	switch {
@@ -95,6 +96,8 @@ func (v *view) judge(a attention, c mesh.Configuration, totals map[string]uint64
 		id, args = "paused", []any{why}
 	case bad:
 		id, args = "not well", []any{parts}
+	case unset && leaving > 0:
+		id, args = "leaving", []any{leaving}
 	case unset:
 		id, args = "not configured", nil
 	case parts == "":

@@ -31,7 +31,8 @@ func TestVerdict(t *testing.T) {
 		sentence string
 	}{
 		{nil, mesh.Configuration{}, nil, `busy"><span>Nothing is configured yet: there is no configuration and no service.<`},
-		{nil, on, nil, `good"><span>All is well: 0 names are published.<`},
+		{nil, on, nil, `good"><span>All is well: names published: 0.<`},
+		{map[string]uint64{"withdrawn": 2, "leftover": 1}, mesh.Configuration{}, nil, `busy"><span>Everything is being withdrawn: values that may stand: 3.<`},
 		{map[string]uint64{"published": 4, "pending": 1, "withdrawing": 2}, on, nil, `busy"><span>Work is in progress: names that wait: 3; names published: 4.<`},
 		{map[string]uint64{"failed": 4, "conflict": 1, "none": 2, "pending": 1}, on, func(w *world) { w.Faults = func() int64 { return 3 } },
 			`bad"><span>Not all is well: names failed: 4, names in conflict: 1, names without a provider: 2, faults in the provisioning file: 3, names that wait: 1.<`},

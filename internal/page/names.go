@@ -133,8 +133,12 @@ func (v *view) usageRow(u mesh.Usage, state reconcile.State) *row {
 	r.Facts = facts(attempts, networkText(v, u.Network), v.Say("service", u.ServiceID))
 	for _, known := range state.Names[0].Usages {
 		if known.ID == u.ID {
-			dead := len(known.Dead)
-			r.Facts = append(r.Facts, v.Say("endpoints count", max(0, len(known.Endpoints)+len(known.Leased)-dead), dead))
+			all, dead := len(known.Endpoints)+len(known.Leased), len(known.Dead)
+			if dead > 0 {
+				r.Facts = append(r.Facts, v.Say("endpoints count", max(0, all-dead), dead))
+			} else { // without a check all count as living, and nobody has asked them
+				r.Facts = append(r.Facts, v.Say("endpoints number", all))
+			}
 		}
 	}
 	if u.Publish.Value != "" {

@@ -42,17 +42,19 @@ func (d *Document) Check(c Checks) error {
 }
 
 // Warnings returns what warn says of the configuration and then of each service, unless Check has found a mistake in it.
-func (d *Document) Warnings(warn func(part string, body []byte) []msg.Phrase) (all Mistakes) {
+func (d *Document) Warnings(configuration, service func(body []byte) []msg.Phrase) (all Mistakes) {
+	warn := configuration
 	for _, part := range []string{Configuration, Services} {
 		for i := range d.Entries[part] {
 			e := &d.Entries[part][i]
 			if e.bad {
 				continue
 			}
-			for _, w := range warn(part, e.Body) {
+			for _, w := range warn(e.Body) {
 				all = append(all, e.Mistake("", w.In(msg.English)))
 			}
 		}
+		warn = service
 	}
 	return all
 }

@@ -180,9 +180,13 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	e.mu.Lock()
 	e.judge(l, b, now)
 	failed, waiting := 0, len(l.queue)
+	again := time.Duration(0)
+	if e.ending {
+		again = e.config.Interval
+	}
 	for n, j := range jobs {
 		i := b.items[n]
-		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, down: b.down != nil, givenUp: l.givenUp(now, e.retry)}
+		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, down: b.down != nil, givenUp: l.givenUp(now, e.retry), again: again}
 		o, back := v.conclude()
 		if o.zoneDown && o.level() > slog.LevelInfo {
 			failed++

@@ -29,6 +29,9 @@ type Account struct {
 	UsedBy                          string         // the user of the key, "" for the built-in server, which needs no key
 }
 
+// Masked reports whether the mask of answers stands in place of the secret.
+func (a Account) Masked() bool { return a.Secret == secrets.Mask }
+
 // NewAccount makes an account with a normalized endpoint. One of the built-in server has only a provider.
 func NewAccount(name, endpoint, accessKeyID string, secret secrets.Secret) Account {
 	if name == builtinProvider {

@@ -23,8 +23,9 @@ type verdict struct {
 	now     time.Time
 	retry   provider.Backoff
 	lane    *zoneLane
-	down    bool // the whole zone failed
-	givenUp bool // the zone has used up its retries
+	down    bool          // the whole zone failed
+	givenUp bool          // the zone has used up its retries
+	again   time.Duration // the pause before the next try of a leftover where no pass comes; 0: a pass comes
 }
 
 // conclude returns the outcome of an item and its next try, and sets the places to store.
@@ -77,6 +78,8 @@ func (v verdict) fail(o *Outcome) (back Due) {
 		back = Due{At: v.now.Add(wait), Lane: v.lane.key}
 	case o.Action == "":
 		o.Fault = Fault{} // no person has to be told
+	case o.Action == ActionLeftover && v.again > 0:
+		back = Due{At: v.now.Add(v.again), Lane: v.lane.key}
 	}
 	return back
 }

@@ -14,6 +14,9 @@ import (
 	"meshddns/internal/sqlite"
 )
 
+// Check refuses an entry of a provisioning file, as Put refuses the same body.
+var Check = resource.Check[Secondary]
+
 // Refusals of Table.
 const (
 	ErrUnknown      = sqlite.Refusal(msg.UnknownSecondary)

@@ -280,7 +280,10 @@ func (s *Settings) readCheck(text string) error {
 	if s.Strict = text == "strict"; s.Strict {
 		text = "true"
 	}
-	return toggle(func(s *Settings) *bool { return &s.Check })(s, []string{text})
+	if toggle(func(s *Settings) *bool { return &s.Check })(s, []string{text}) != nil {
+		return fmt.Errorf("%q: want true, false or strict", text)
+	}
+	return nil
 }
 
 func (s *Settings) readProvision(text string) error {

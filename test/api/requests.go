@@ -375,7 +375,7 @@ func (suite Suite) WriteOutlivesItsClient(t *testing.T) {
 		_, err := a.HTTP.Do(request)
 		gone <- err
 	}()
-	support.Eventually(t, support.Limit, "the write waits for its turn", func() bool { return stands(".saveService", "sqlite.(*Queue).Do") })
+	support.Eventually(t, support.Limit, "the write waits for its turn", func() bool { return stands(".serviceSaver", "sqlite.(*Queue).Do") })
 	cancel()
 	if err := <-gone; err == nil {
 		t.Fatal("the client got an answer")
