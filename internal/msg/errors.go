@@ -117,48 +117,12 @@ func goLookup(text string, language Language) string {
 	return before + [2]string{"解析 " + name + "（" + server + "）", "look up " + name + " at " + server}[language] + after
 }
 
+//go:embed go.txt
+var goLines string
+
 // goParts are parts of the errors of Go's own packages, each with what a person says: {Go, Chinese, English}. The names of
 // system calls go first.
-var goParts = [][3]string{
-	{"connect: ", "", ""},
-	{"read: ", "", ""},
-	{"write: ", "", ""},
-	{"dial tcp: ", "", ""},
-	{"dial udp: ", "", ""},
-	{" (Client.Timeout exceeded while awaiting headers)", "", ""},
-	{"context deadline exceeded", "超时", "no answer in time"},
-	{"context canceled", "已取消", "broken off"},
-	{"i/o timeout", "超时", "no answer in time"},
-	{"net/http: timeout awaiting response headers", "超时", "no answer in time"},
-	{"net/http: TLS handshake timeout", "TLS 握手超时", "no answer to the TLS handshake in time"},
-	{"connection refused", "连接被拒绝", "the connection is refused, as if nothing listens there"},
-	{"connection reset by peer", "连接被对方重置", "the other side has broken the connection off"},
-	{"broken pipe", "连接已断开", "the other side has closed the connection"},
-	{"no route to host", "没有到主机的路由", "no route leads to the host"},
-	{"network is unreachable", "网络不可达", "no route leads to the network"},
-	{"no such host", "找不到主机", "there is no such host"},
-	{"unexpected EOF", "连接意外中断", "the connection ended too early"},
-	{": EOF", ": 连接意外中断", ": the connection ended too early"},
-	{"lookup ", "解析 ", "look up "},
-	{"server misbehaving", "解析服务器异常", "the resolver fails"},
-	{"server gave HTTP response to HTTPS client", "服务器以 HTTP 应答了 HTTPS 请求", "the server answers a request over HTTPS with plain HTTP"},
-	{"tls: failed to verify certificate: x509: ", "TLS 证书校验失败：", "the certificate is not accepted: "},
-	{"certificate signed by unknown authority", "证书由未知机构签发", "an unknown authority has signed it"},
-	{"certificate has expired or is not yet valid", "证书已过期或尚未生效", "it has expired or is not valid yet"},
-	{"invalid character ", "不是 JSON：非法字符 ", "not JSON: the character "},
-	{" looking for beginning of value", "", " is no value"},
-	{"unexpected end of JSON input", "JSON 不完整", "the JSON is not whole"},
-	{"expected element type ", "XML 元素应为 ", "want the XML element "},
-	{" but have ", "，而不是 ", ", not "},
-	{"dial tcp4", "通过 IPv4 连接", "connect by IPv4 to"},
-	{"dial tcp6", "通过 IPv6 连接", "connect by IPv6 to"},
-	{"dial tcp ", "连接 ", "connect to "},
-	{"dial udp ", "连接 ", "connect to "},
-	{"read tcp ", "读取 ", "read from "},
-	{"read udp ", "读取 ", "read from "},
-	{"write tcp ", "写入 ", "write to "},
-	{"write udp ", "写入 ", "write to "},
-}
+var goParts = rows(goLines)
 
 //go:embed errors.txt
 var errorLines string

@@ -31,7 +31,7 @@ func TestPreferred(t *testing.T) {
 
 // TestTable: each line of the texts counts, and each id of the source has one.
 func TestTable(t *testing.T) {
-	for lines, table := range map[string]map[ID][2]string{textLines: texts, errorLines: errorTexts} {
+	for lines, table := range map[string]map[ID][2]string{textLines: texts, errorLines: errorTexts, providerLines: providerTexts} {
 		if all := regexp.MustCompile(`(?m)^[^#\n].*$`).FindAllString(lines, -1); len(all) != len(table) {
 			t.Errorf("%d lines and %d texts: one is broken, or is given twice", len(all), len(table))
 		}
@@ -94,11 +94,9 @@ func TestChineseIsChinese(t *testing.T) {
 			t.Errorf("%s: %q", id, text[English])
 		}
 	}
-	for name, text := range providerTexts {
-		for _, both := range [][2]string{text.title, text.keyID, text.secret, text.endpoint} {
-			if both[0] != both[1] && hasEnglish(both[Chinese]) { // the same in both is the vendor's own term
-				t.Errorf("%s: %q", name, both[Chinese])
-			}
+	for id, text := range providerTexts {
+		if text[Chinese] != text[English] && hasEnglish(text[Chinese]) { // the same in both is the vendor's own term
+			t.Errorf("%s: %q", id, text[Chinese])
 		}
 	}
 }

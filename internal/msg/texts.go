@@ -11,16 +11,23 @@ var textLines string
 // texts are {Chinese, English}.
 var texts = Table(textLines)
 
-// Table reads lines of an id, a Chinese and an English text, or of an English text, which is its own id, and a Chinese one, with
-// tabs between them. Other lines are comments.
+// Table reads lines of an id, a Chinese and an English text, or of an English text, which is its own id, and a Chinese one.
 func Table(lines string) map[ID][2]string {
 	all := map[ID][2]string{}
+	for _, cells := range rows(lines) {
+		if len(cells) == 2 {
+			cells = append(cells, cells[0])
+		}
+		all[ID(cells[0])] = [2]string(cells[1:])
+	}
+	return all
+}
+
+// rows returns the cells of the lines that have tabs between them. Other lines are comments.
+func rows(lines string) (all [][]string) {
 	for line := range strings.Lines(lines) {
-		switch cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(cells) {
-		case 2:
-			all[ID(cells[0])] = [2]string{cells[1], cells[0]}
-		case 3:
-			all[ID(cells[0])] = [2]string(cells[1:])
+		if cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(cells) > 1 {
+			all = append(all, cells)
 		}
 	}
 	return all
