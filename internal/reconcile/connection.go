@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"meshddns/internal/daemon"
@@ -28,14 +29,15 @@ var errSilent = msg.Errorf("nothing came for 10s")
 // for clientLife. It makes no call under its lock: goroutines that need the same data of a
 // zone share one call, and others do not wait for it.
 type connection struct {
-	client  provider.DNS
-	refusal error // why there is no client
-	opened  time.Time
-	mu      sync.Mutex
-	domains map[string]*found // zones of domains
-	lists   map[string]*list  // of zones, by apex, once they are read
-	reading map[string]*list  // lists that are being read, by apex
-	pairs   sync.Map          // by zonePair: whether both connections reach one zone
+	client   provider.DNS
+	refusal  error // why there is no client
+	opened   time.Time
+	zoneless atomic.Bool // a zone in which a value stood was not found, which the client remembers
+	mu       sync.Mutex
+	domains  map[string]*found // zones of domains
+	lists    map[string]*list  // of zones, by apex, once they are read
+	reading  map[string]*list  // lists that are being read, by apex
+	pairs    sync.Map          // by zonePair: whether both connections reach one zone
 }
 
 // found is a search for the zone of a domain. Its result is set when done is closed.

@@ -107,7 +107,16 @@ func (e *Engine) nextBatch(l *zoneLane) ([]*job, *connection) {
 		l.queue, l.working = nil, false
 		return nil, nil
 	}
-	conn := e.connection(l.queue[0].record.Account)
+	account := l.queue[0].record.Account
+	conn := e.connection(account)
+	looks := func(j *job) bool {
+		at := j.record.Place.LookAt
+		return at.After(conn.opened) && !at.After(e.config.Now())
+	}
+	if conn.zoneless.Load() && slices.ContainsFunc(l.queue, looks) {
+		delete(e.conns, account.ID) // a second look asks the provider anew for a zone that was not found
+		conn = e.connection(account)
+	}
 	count := min(len(l.queue), conn.batchSize())
 	if other := slices.IndexFunc(l.queue, func(j *job) bool { return j.task.priority != l.queue[0].task.priority }); other >= 0 {
 		count = min(count, other)

@@ -202,6 +202,7 @@ func (b *batch) find(ctx context.Context, i *item) error {
 	switch {
 	case r.withdraws() && provider.KindOf(err) == provider.ZoneNotFound:
 		i.phase = done
+		b.conn.zoneless.Store(true)
 		i.happens(Event{Kind: NoZone}, b.now())
 		return nil
 	case err == nil:
