@@ -326,10 +326,8 @@ func (v *view) heldLeases(ctx context.Context, a *attention) error {
 // behind tells of secondaries that have been late with a zone for a minute.
 func (v *view) behind(ctx context.Context, a *attention) error {
 	var rows []*row
-	last := ""
-	err := v.Secondaries(ctx, v.in, func(id, address string, z mesh.SecondaryZone) {
-		if z.Lag >= int64(behindAfter/time.Second) && id != last { // the longest behind comes first
-			last = id
+	err := v.Secondaries(ctx, 1, v.in, func(id, address string, z mesh.SecondaryZone) {
+		if z.Lag >= int64(behindAfter/time.Second) {
 			rows = append(rows, &row{
 				Title: id, Link: v.Link("zones"), Level: "bad", State: v.Say("behind"), Facts: facts(address, z.Zone, v.Say("lag", v.span(z.Lag))),
 				Why: z.Error, Do: v.Say("do behind"),

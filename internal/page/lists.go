@@ -29,7 +29,7 @@ func (v *view) zones(ctx context.Context) error {
 		return err
 	}
 	secondaries := &section{Title: "secondaries", None: "no secondaries"}
-	err = v.Secondaries(ctx, v.in, func(id, address string, z mesh.SecondaryZone) {
+	err = v.Secondaries(ctx, pageRows, v.in, func(id, address string, z mesh.SecondaryZone) {
 		r := &row{Title: msg.Printable(z.Zone), Level: "good", State: v.Say("up to date"), Facts: []string{id, address, v.Say("serial", z.Serial)}, Why: z.Error}
 		switch {
 		case z.Fetched == nil:

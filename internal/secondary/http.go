@@ -1,10 +1,9 @@
 package secondary
 
 import (
+	"cmp"
 	"context"
-	"maps"
 	"net/http"
-	"slices"
 	"sort"
 	"time"
 
@@ -26,25 +25,42 @@ type shown struct {
 	Warnings []string             `json:"warnings,omitempty"`
 }
 
-// show returns a secondary with the states of its zones, the longest behind first.
+// show returns a secondary with the states of its zones.
 func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Language) shown {
-	answer := shown{Secondary: s, States: []mesh.SecondaryZone{}}
+	return shown{Secondary: s, States: n.states(s, zones, maxStates, language)}
+}
+
+// states returns the states of at most limit zones of a secondary, the longest behind first.
+func (n *Notifier) states(s Secondary, zones map[string]uint32, limit int, language msg.Language) []mesh.SecondaryZone {
+	type stated struct {
+		state
+		zone string
+		lag  int64
+	}
+	var all []stated
 	now := time.Now()
 	known := n.Find(s.ID)
-	for _, zone := range slices.Sorted(maps.Keys(zones)) {
+	for zone := range zones {
 		if !s.takes(zone) {
 			continue
 		}
-		at := state{}
+		at := stated{zone: zone}
 		if known != nil {
-			at = known.follower.state(zone)
-		}
-		z := mesh.SecondaryZone{Zone: zone, Serial: zones[zone]}
-		if at.known {
-			z.Fetched = &at.fetched
+			at.state = known.follower.state(zone)
 		}
 		if at.behind() && !at.moved.IsZero() {
-			z.Lag = int64(now.Sub(at.moved) / time.Second)
+			at.lag = int64(now.Sub(at.moved) / time.Second)
+		}
+		all = append(all, at)
+	}
+	sort.Slice(all, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(all[j].lag, all[i].lag), cmp.Compare(all[i].zone, all[j].zone)) < 0
+	})
+	states := []mesh.SecondaryZone{}
+	for _, at := range all[:min(len(all), limit)] {
+		z := mesh.SecondaryZone{Zone: at.zone, Serial: zones[at.zone], Lag: at.lag}
+		if at.known {
+			z.Fetched = &at.fetched
 		}
 		if !at.notified.IsZero() {
 			z.NotifiedAt = sqlite.Shown(at.notified)
@@ -52,22 +68,23 @@ func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Langu
 		if at.fault != nil {
 			z.Error = secrets.ScrubLine(msg.TextOf(at.fault).In(language), secrets.MaxPart)
 		}
-		answer.States = append(answer.States, z)
+		states = append(states, z)
 	}
-	sort.SliceStable(answer.States, func(i, j int) bool { return answer.States[i].Lag > answer.States[j].Lag })
-	answer.States = answer.States[:min(len(answer.States), maxStates)]
-	return answer
+	return states
 }
 
-// States calls tell for each zone of each secondary, the longest behind first.
-func (n *Notifier) States(ctx context.Context, language msg.Language, tell func(id, address string, z mesh.SecondaryZone)) error {
+// States calls tell for each secondary and at most limit of its zones, the longest behind first.
+func (n *Notifier) States(ctx context.Context, limit int, language msg.Language, tell func(id, address string, z mesh.SecondaryZone)) error {
 	known := n.Known()
 	if len(known) == 0 {
 		return nil
 	}
 	zones, err := n.zones.All(ctx)
 	for _, s := range known {
-		for _, z := range n.show(s, zones, language).States {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		for _, z := range n.states(s, zones, limit, language) {
 			tell(s.ID, s.Address, z)
 		}
 	}
