@@ -30,28 +30,28 @@ type Source struct {
 	Events *events.Log
 
 	Health        func(context.Context) error
-	Totals        func(context.Context) (map[string]uint64, error)                                                        // by state, and "services", "usages" and "leases"
-	Configuration func(context.Context) (mesh.Configuration, error)                                                       // the zero one if none is stored
-	Names         func(ctx context.Context, names []string) (reconcile.State, error)                                      // what is known of names
-	Places        func(ctx context.Context, name string) ([]reconcile.StoredPlace, error)                                 // of a name
-	Usage         func(ctx context.Context, id string) (mesh.Usage, error)                                                // with a text for people if it is not there
-	Usages        func(ctx context.Context, s mesh.Search, after int64, limit int) ([]mesh.Usage, error)                  // in the order of their seqs
-	Amiss         func(ctx context.Context, limit int) (groups []mesh.AmissGroup, total int, more bool, err error)        // the largest groups first
-	Endpoints     func(ctx context.Context, usage int64, in msg.Language) ([]mesh.CheckedEndpoint, error)                 // of a usage with a check
-	Leases        func(ctx context.Context, usage int64, slot string, limit int) ([]mesh.NodeLease, error)                // behind a slot of a usage
-	Held          func(ctx context.Context, limit int) (first []mesh.NodeLease, all int, err error)                       // leases that are held
-	Secondaries   func(ctx context.Context, in msg.Language, tell func(id, address string, z mesh.SecondaryZone)) error   // by secondary, the longest behind first
-	Leftovers     func(ctx context.Context, after int64, limit int) ([]reconcile.StoredPlace, error)                      // those behind an id
-	Zones         func(ctx context.Context, limit int) ([]mesh.ServiceZone, error)                                        // of services, in the order of their names
-	Targets       func(ctx context.Context, tell func(id, kind, state, since string, next time.Time, f mesh.Fault)) error // of notifications, those that are not well
-	Zone          func(account int64, domain string) (state reconcile.ZoneState, known bool)                              // how a zone was met last
-	DownZones     func() []reconcile.ZoneState                                                                            // sorted
-	WritesLeft    func() map[string]uint64                                                                                // of nodes and checks, by provider
-	Addresses     func() reconcile.Addresses                                                                              // of this host
-	Hidden        func(context.Context) (bool, error)                                                                     // there is a built-in zone, and no resolver finds it
-	Faults        func() int64                                                                                            // for which the provisioning file is not applied
-	Refuse        func(w http.ResponseWriter, r *http.Request, err error)                                                 // answers where there is no page
-	Fault         func(r *http.Request, err error) *web.Failure                                                           // logs a fault, and returns it without paths
+	Totals        func(context.Context) (map[string]uint64, error)                                                                 // by state, and "services", "usages" and "leases"
+	Configuration func(context.Context) (mesh.Configuration, error)                                                                // the zero one if none is stored
+	Names         func(ctx context.Context, names []string) (reconcile.State, error)                                               // what is known of names
+	Places        func(ctx context.Context, name string) ([]reconcile.StoredPlace, error)                                          // of a name
+	Usage         func(ctx context.Context, id string) (mesh.Usage, error)                                                         // with a text for people if it is not there
+	Usages        func(ctx context.Context, s mesh.Search, after int64, limit int) ([]mesh.Usage, error)                           // in the order of their seqs
+	Amiss         func(ctx context.Context, limit int) (groups []mesh.AmissGroup, total int, more bool, err error)                 // the largest groups first
+	Endpoints     func(ctx context.Context, usage int64, in msg.Language) ([]mesh.CheckedEndpoint, error)                          // of a usage with a check
+	Leases        func(ctx context.Context, usage int64, slot string, limit int) ([]mesh.NodeLease, error)                         // behind a slot of a usage
+	Held          func(ctx context.Context, limit int) (first []mesh.NodeLease, all int, err error)                                // leases that are held
+	Secondaries   func(ctx context.Context, limit int, in msg.Language, tell func(id, address string, z mesh.SecondaryZone)) error // by secondary, the longest behind first
+	Leftovers     func(ctx context.Context, after int64, limit int) ([]reconcile.StoredPlace, error)                               // those behind an id
+	Zones         func(ctx context.Context, limit int) ([]mesh.ServiceZone, error)                                                 // of services, in the order of their names
+	Targets       func(ctx context.Context, tell func(id, kind, state, since string, next time.Time, f mesh.Fault)) error          // of notifications, those that are not well
+	Zone          func(account int64, domain string) (state reconcile.ZoneState, known bool)                                       // how a zone was met last
+	DownZones     func() []reconcile.ZoneState                                                                                     // sorted
+	WritesLeft    func() map[string]uint64                                                                                         // of nodes and checks, by provider
+	Addresses     func() reconcile.Addresses                                                                                       // of this host
+	Hidden        func(context.Context) (bool, error)                                                                              // there is a built-in zone, and no resolver finds it
+	Faults        func() int64                                                                                                     // for which the provisioning file is not applied
+	Refuse        func(w http.ResponseWriter, r *http.Request, err error)                                                          // answers where there is no page
+	Fault         func(r *http.Request, err error) *web.Failure                                                                    // logs a fault, and returns it without paths
 
 	Program, SQLite string // versions
 	Schema          int
@@ -68,6 +68,8 @@ const (
 	maxPage = 40_000
 	// maxQuery bounds the text of a search in octets. The longest name is shorter.
 	maxQuery = 300
+	// maxAddress bounds a path and its query in octets, because links repeat them.
+	maxAddress = 2000
 	// pageRows bounds the rows of a list that has further pages.
 	pageRows = 50
 	// minRefresh and maxRefresh bound the seconds until a browser asks again.
@@ -125,13 +127,19 @@ func (p *Page) fail(w http.ResponseWriter, v *view, f *web.Failure) {
 // newView begins the page for a request.
 func (p *Page) newView(r *http.Request) *view {
 	v := &view{Page: p, id: r.PathValue("id"), down: p.DownZones(), left: p.WritesLeft()}
-	v.in, v.now, v.path, v.query = web.Language(r), p.Now(), strings.TrimPrefix(r.URL.EscapedPath(), "/"), url.Values{}
+	v.in, v.now, v.query = web.Language(r), p.Now(), url.Values{}
+	if path := strings.TrimPrefix(r.URL.EscapedPath(), "/"); len(path) <= maxAddress {
+		v.path = path
+	}
 	return v
 }
 
 // content returns the page for a request.
 func (v *view) content(r *http.Request, fill func(*view, context.Context) error) (content []byte, err error) {
 	defer daemon.Catch(&err)
+	if len(r.URL.EscapedPath())+len(r.URL.RawQuery) > maxAddress {
+		return nil, web.Fail(msg.ParameterError, msg.Phrase{ID: msg.QuerySyntax})
+	}
 	if v.query, err = web.ParseQuery(r); err != nil {
 		return nil, err
 	}

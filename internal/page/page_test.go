@@ -128,7 +128,7 @@ func newWorld(t *testing.T) *world {
 	w.Endpoints = func(context.Context, int64, msg.Language) ([]mesh.CheckedEndpoint, error) { return nil, nil }
 	w.Leases = func(context.Context, int64, string, int) ([]mesh.NodeLease, error) { return nil, nil }
 	w.Held = func(context.Context, int) ([]mesh.NodeLease, int, error) { return nil, 0, nil }
-	w.Secondaries = func(context.Context, msg.Language, func(string, string, mesh.SecondaryZone)) error { return nil }
+	w.Secondaries = func(context.Context, int, msg.Language, func(string, string, mesh.SecondaryZone)) error { return nil }
 	w.Leftovers = func(context.Context, int64, int) ([]reconcile.StoredPlace, error) { return nil, nil }
 	w.Zones = func(context.Context, int) ([]mesh.ServiceZone, error) { return nil, nil }
 	w.Targets = told()
@@ -295,7 +295,7 @@ func (w *world) fill(name, reason, value string) {
 	w.Endpoints = func(context.Context, int64, msg.Language) ([]mesh.CheckedEndpoint, error) {
 		return slices.Repeat([]mesh.CheckedEndpoint{{Endpoint: strings.Repeat("<", 255), Slot: "slot", Error: reason}}, 4096), nil
 	}
-	w.Secondaries = func(_ context.Context, _ msg.Language, tell func(string, string, mesh.SecondaryZone)) error {
+	w.Secondaries = func(_ context.Context, limit int, _ msg.Language, tell func(string, string, mesh.SecondaryZone)) error {
 		for i := range 64 {
 			for range 1000 {
 				tell(fmt.Sprint(i), "192.0.2.1:53", mesh.SecondaryZone{Zone: name, Lag: 61, Error: reason})
@@ -322,6 +322,19 @@ func (w *world) fill(name, reason, value string) {
 }
 
 // TestPolicyHasTheStyle: the hash in the policy is that of the style in the page.
+// TestLongAddresses: no path and no query makes a page too large. What is over the bound is refused.
+func TestLongAddresses(t *testing.T) {
+	w := newWorld(t)
+	for _, target := range []string{"/?x=", "/names?q=", "/names?service=", "/events?name=", "/events?kind=record.", "/nodes?after=", "/names/"} {
+		for length, refused := range map[int]bool{maxAddress - len(target): false, maxAddress: true, 14_000: true} {
+			answer := w.get(target + strings.Repeat("A", length))
+			if answer.Body.Len() >= maxPage || refused && answer.Code != http.StatusBadRequest && answer.Code != http.StatusNotFound {
+				t.Errorf("%s and %d octets: %d, %d octets", target, length, answer.Code, answer.Body.Len())
+			}
+		}
+	}
+}
+
 func TestPolicyHasTheStyle(t *testing.T) {
 	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindSubmatch(newWorld(t).get("/").Body.Bytes())
 	sum := sha256.Sum256(style[1])
@@ -559,7 +572,7 @@ func TestZones(t *testing.T) {
 	}
 	w.WritesLeft = func() map[string]uint64 { return map[string]uint64{"alidns": 97} }
 	w.want("/zones", "<b>example.com</b>", `good">ok<`, "(3 days ago) · Alibaba Cloud DNS · in the zone com · writes left for nodes: 97", "Secondaries", "There is no secondary")
-	w.Secondaries = func(_ context.Context, _ msg.Language, tell func(string, string, mesh.SecondaryZone)) error {
+	w.Secondaries = func(_ context.Context, limit int, _ msg.Language, tell func(string, string, mesh.SecondaryZone)) error {
 		tell("ns2", "192.0.2.2:53", mesh.SecondaryZone{Zone: "a.example", Serial: 5, Fetched: new(uint32(5))})
 		tell("ns3", "192.0.2.3:53", mesh.SecondaryZone{Zone: "a.example", Serial: 5, Fetched: new(uint32(4)), Lag: 90, Error: "no answer to NOTIFY"})
 		tell("ns4", "192.0.2.4:53", mesh.SecondaryZone{Zone: "a.example", Serial: 5})
