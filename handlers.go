@@ -351,6 +351,9 @@ func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 	if err := body.Normalize(); err != nil {
 		return web.Reply{}, err
 	}
+	if body.NetworkName != nil && *body.NetworkName != "" {
+		body.Description = nil // which clients may send, and which had no effect beside a network_name
+	}
 	reserve := s.ops.reserve
 	if waits {
 		reserve = s.ops.reserveAndWait
