@@ -259,13 +259,14 @@ func TestNotify(t *testing.T) {
 func TestNoErrorAfterFetch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var late *peer
-	late = w.peer("late", func(n int64) (dns.Rcode, bool) {
+	var self atomic.Pointer[peer]
+	late := w.peer("late", func(n int64) (dns.Rcode, bool) {
 		if n == 2 {
-			w.fetch(late, "example.com", 7)
+			w.fetch(self.Load(), "example.com", 7)
 		}
 		return dns.RcodeRefused, true
 	})
+	self.Store(late)
 	w.serials["example.com"] = 7
 	w.run()
 	support.Eventually(t, support.Limit, "the first answer is an error", func() bool { return w.state(late, "example.com").Error != "" })
