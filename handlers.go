@@ -10,13 +10,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -428,7 +426,7 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	}
 	filter = usageFilter{serviceID: query.Get("service_id"), state: reconcile.PlaceState(query.Get("state"))}
 	if filter.state != "" && !slices.Contains(reconcile.UsageStates, filter.state) {
-		return filter, 0, web.Fail(msg.QueryInvalid, "state", strings.ReplaceAll(strings.Trim(fmt.Sprint(reconcile.UsageStates), "[]"), " ", " | "))
+		return filter, 0, web.Fail(msg.QueryInvalid, "state", reconcile.StateChoices())
 	}
 	if text := query.Get("network_id"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)

@@ -3,7 +3,6 @@ package page
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +24,7 @@ func (v *view) names(ctx context.Context) error {
 	v.Title = v.Say("names")
 	find := mesh.Search{State: v.query.Get("state"), Service: v.query.Get("service")}
 	if find.State != "" && !slices.Contains(reconcile.UsageStates, reconcile.PlaceState(find.State)) {
-		return web.Fail(msg.QueryInvalid, "state", fmt.Sprint(reconcile.UsageStates))
+		return web.Fail(msg.QueryInvalid, "state", reconcile.StateChoices())
 	}
 	after, err := v.cursor()
 	if err != nil {
@@ -136,7 +135,7 @@ func (v *view) usageRow(u mesh.Usage, state reconcile.State) *row {
 			all, dead := len(known.Endpoints)+len(known.Leased), len(known.Dead)
 			if dead > 0 {
 				r.Facts = append(r.Facts, v.Say("endpoints count", max(0, all-dead), dead))
-			} else { // without a check all count as living, and nobody has asked them
+			} else { // without a check no endpoint is known to live
 				r.Facts = append(r.Facts, v.Say("endpoints number", all))
 			}
 		}

@@ -490,7 +490,7 @@ func TestNames(t *testing.T) {
 	w.want("/names", "attempts: 4 · network 0", "in DNS:</small> <code>v=mesh1 old<", "wanted:</small> <code>v=mesh1 n=0 o=0123456789ab tcp://192.0.2.1:1 tcp://192.0.2.3:1<", "a quota is used up")
 }
 
-// TestReleased: the events of a name that nobody has any more are found by the full name.
+// TestReleased: the events of a name that is not reserved any more are found by the full name.
 func TestReleased(t *testing.T) {
 	w := newWorld(t)
 	const name = "_mesh.office.example.com"

@@ -6,6 +6,18 @@ const None PlaceState = "none"
 // UsageStates are all states of a usage.
 var UsageStates = []PlaceState{None, Pending, Published, Failed, Conflict, Withdrawing}
 
+// StateChoices returns the states of a usage, for a refusal of another one.
+func StateChoices() string {
+	text := ""
+	for i, state := range UsageStates {
+		if i > 0 {
+			text += " | "
+		}
+		text += string(state)
+	}
+	return text
+}
+
 // Shown is the state of a usage that answers show. The database stores it, so a list, a count and an
 // answer about one usage agree.
 type Shown struct {
