@@ -1,4 +1,4 @@
--- Today's tables of meshddns, version 11. One file holds everything: the
+-- Today's tables of meshddns, version 12. One file holds everything: the
 -- configuration, the reserved names, the work that is due, the published values,
 -- and the zones of the built-in DNS server.
 --
@@ -13,7 +13,8 @@ CREATE TABLE appliance (
     owner      TEXT    NOT NULL,             -- 12 hex digits; marks the values in DNS that are ours
     ipv4       TEXT    NOT NULL DEFAULT '',  -- this host's last known public addresses
     ipv6       TEXT    NOT NULL DEFAULT '',
-    dns_hosts  TEXT    NOT NULL DEFAULT ''   -- the names of the DNS server that secondaries were last sent
+    dns_hosts  TEXT    NOT NULL DEFAULT '',  -- the names of the DNS server that secondaries were last sent
+    seal       TEXT    NOT NULL DEFAULT ''   -- the key with which all secrets are sealed: 8 hex digits of its SHA-256; '' not sealed
 ) STRICT;
 
 -- The last known addresses of the named sources (-addr).
@@ -62,7 +63,8 @@ CREATE TABLE configuration (
 
 CREATE INDEX configuration_by_account ON configuration (account);
 
--- Registered DNS services. The other columns repeat what the program needs of config.
+-- Registered DNS services. The other columns repeat what the program needs of config: formats is a JSON array
+-- of strings, checking a JSON object, '' for none.
 CREATE TABLE services (
     id            TEXT NOT NULL PRIMARY KEY,
     name          TEXT NOT NULL,
@@ -76,12 +78,13 @@ CREATE TABLE services (
     usage_count   INTEGER NOT NULL DEFAULT 0,       -- kept by triggers
     created_at    TEXT NOT NULL,
     updated_at    TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+, formats TEXT NOT NULL DEFAULT '[]', checking TEXT NOT NULL DEFAULT '') STRICT, WITHOUT ROWID;
 
 -- Finds the built-in zone of a DNS query.
 CREATE INDEX services_by_zone ON services (zone, provider);
 CREATE INDEX services_below ON services (provider, zone_key);
 CREATE INDEX services_by_account ON services (account, updated_at) WHERE account IS NOT NULL;
+CREATE INDEX services_checked ON services (id) WHERE checking <> '';
 
 -- Reserved prefixes. If two networks reserve one name, the lower seq owns it.
 CREATE TABLE usages (
@@ -307,7 +310,8 @@ CREATE TABLE secondaries (
     key_name      TEXT NOT NULL, -- of the TSIG key; '' none
     key_secret    TEXT NOT NULL, -- base64
     key_algorithm TEXT NOT NULL,
-    zones         TEXT NOT NULL  -- JSON array of names, or '*' for all
+    zones         TEXT NOT NULL, -- JSON array of names, or '*' for all
+    ranges        TEXT NOT NULL  -- JSON array of address ranges from which it asks, too
 ) STRICT, WITHOUT ROWID;
 
 -- What happened, one row in the transaction of each change. The newest row is never
@@ -368,10 +372,12 @@ CREATE TABLE samples (
 
 -- Answers to requests with an Idempotency-Key, kept for a day: of a lease only its id, without the token.
 CREATE TABLE replays (
-    key    TEXT    NOT NULL PRIMARY KEY,
+    key    TEXT    NOT NULL,
+    caller TEXT    NOT NULL, -- whose token was in the request, as in audit lines; '' none was needed; '*' not known
     body   BLOB    NOT NULL, -- SHA-256 of the request's body
     answer TEXT    NOT NULL, -- JSON: its data
-    at     INTEGER NOT NULL
+    at     INTEGER NOT NULL,
+    PRIMARY KEY (key, caller)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX replays_by_age ON replays (at);

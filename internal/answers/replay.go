@@ -142,7 +142,7 @@ func (t *Replays) Keep(ctx context.Context, tx *sql.Tx, k ReplayKey, result any)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO replays (key, body, answer, at) VALUES (?, ?, ?, ?)`,
+	_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO replays (key, caller, body, answer, at) VALUES (?, '*', ?, ?, ?)`,
 		k.Text, k.Body[:], string(answer), sqlite.Stamp(t.now()))
 	return err
 }

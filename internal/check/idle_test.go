@@ -27,7 +27,7 @@ func TestIdle(t *testing.T) {
 		if allocations := testing.AllocsPerRun(10, func() { w.must(w.load(t.Context())) }); allocations > 2 {
 			t.Errorf("%v allocations of a look without a change", allocations)
 		}
-		w.db.Exec(`UPDATE services SET config = '{}'`)
+		w.db.Exec(`UPDATE services SET checking = ''`)
 		w.must(w.load(t.Context()))
 		if len(w.targets) != 0 {
 			t.Error("a change is not seen")

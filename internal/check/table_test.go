@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/secrets"
 )
 
 // TestTargetsOfOne: of one usage the same is read as of all, whatever its service and its options say.
@@ -21,11 +22,12 @@ func TestTargetsOfOne(t *testing.T) {
 	for config, want := range map[string][]int64{
 		`{"check":{"kind":"tcp"}}`: {1, 3, 4},
 		`{"check":"tcp"}`:          {3},
+		`{"check":{}}`:             {3},
 		`{}`:                       {3},
-		`[]`:                       {3},
-		`no JSON`:                  {3},
 	} {
-		w.db.Exec(`UPDATE services SET config = ?`, config)
+		read, err := mesh.ParseServiceConfig(secrets.Secret(config))
+		w.must(err)
+		w.db.Exec(`UPDATE services SET checking = ?`, string(read.Check))
 		all, _, err := w.table.targets(t.Context(), mesh.Addresses{}, 10)
 		w.must(err)
 		var one []target

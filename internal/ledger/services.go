@@ -30,13 +30,15 @@ func ScanService(row sqlite.Scanner) (v mesh.Service, err error) {
 func SaveService(ctx context.Context, tx *sql.Tx, v mesh.Service, config mesh.ServiceConfig, account sql.Null[int64], now string) error {
 	zone := dns.Parse(config.Domain)
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at, formats, checking)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET
 		    name = excluded.name, config = excluded.config, domain = excluded.domain, zone = excluded.zone, zone_key = excluded.zone_key,
 		    provider = excluded.provider,
-		    txt_endpoints = excluded.txt_endpoints, account = excluded.account, updated_at = excluded.updated_at`,
-		v.ID, v.Name, v.Config, config.Domain, zone, dns.Reverse(zone), config.Provider, sqlite.TextList(config.Endpoints), account, now, now)
+		    txt_endpoints = excluded.txt_endpoints, account = excluded.account, updated_at = excluded.updated_at,
+		    formats = excluded.formats, checking = excluded.checking`,
+		v.ID, v.Name, v.Config, config.Domain, zone, dns.Reverse(zone), config.Provider, sqlite.TextList(config.Endpoints), account, now, now,
+		sqlite.TextList(config.Formats), string(config.Check))
 	return err
 }
 

@@ -385,7 +385,7 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 	var account sql.Null[int64]
 	var endpoints sqlite.TextList
 	err := l.q.QueryRowContext(ctx, `
-		SELECT zone, account, txt_endpoints, coalesce(iif(json_valid(config), config -> '$.formats', NULL), '[]') FROM services WHERE id = ?`, id).Scan(
+		SELECT zone, account, txt_endpoints, formats FROM services WHERE id = ?`, id).Scan(
 		&u.Domain, &account, &endpoints, (*sqlite.TextList)(&u.Formats))
 	if err != nil {
 		return &u, sqlite.Absent(err, nil) // a usage of an old database may lack its service, and then has no account

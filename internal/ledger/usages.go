@@ -191,18 +191,15 @@ func (g *Ledger) Amiss(ctx context.Context, limit int) (groups []mesh.AmissGroup
 	return groups[:min(len(groups), limit)], total, more, err
 }
 
-// Checked reads at most limit usages with a check of their own or of their service, which is in their options. Services
-// are read first, because a config may have 64 KiB and a service a million usages.
+// Checked reads at most limit usages with a check of their own or of their service, which is in their options.
 func (g *Ledger) Checked(ctx context.Context, limit int) ([]mesh.Usage, error) {
 	return sqlite.Collect(ctx, g.config.Reader, scanChecked, `
-		WITH services_checked (id, checking) AS MATERIALIZED (
-		    SELECT id, config -> '$.check' FROM services WHERE json_valid(config) AND json_type(config, '$.check') = 'object')
 		SELECT u.seq, u.id, u.name, u.provider_id, b.network_id, coalesce(nullif(o.checking, ''), s.checking)
 		FROM usages u JOIN bindings b ON b.seq = u.seq
-		LEFT JOIN usage_options o ON o.usage = u.seq LEFT JOIN services_checked s ON s.id = u.provider_id
+		LEFT JOIN usage_options o ON o.usage = u.seq LEFT JOIN services s ON s.id = u.provider_id
 		WHERE b.status = 'active' AND u.record_type = 'TXT' AND
 		      u.seq IN (SELECT usage FROM usage_options WHERE checking <> ''
-		                UNION SELECT seq FROM usages WHERE provider_id IN (SELECT id FROM services_checked))
+		                UNION SELECT seq FROM usages WHERE provider_id IN (SELECT id FROM services WHERE checking <> ''))
 		ORDER BY u.seq LIMIT ? + 0`, limit)
 }
 
@@ -210,9 +207,9 @@ func (g *Ledger) Checked(ctx context.Context, limit int) ([]mesh.Usage, error) {
 func (g *Ledger) CheckedUsage(ctx context.Context, seq int64) ([]mesh.Usage, error) {
 	return sqlite.Collect(ctx, g.config.Reader, scanChecked, `
 		SELECT u.seq, u.id, u.name, u.provider_id, b.network_id,
-		       coalesce(nullif(o.checking, ''), iif(json_valid(s.config), iif(json_type(s.config, '$.check') = 'object', s.config -> '$.check', NULL), NULL)) AS settings
+		       coalesce(nullif(o.checking, ''), s.checking) AS settings
 		FROM usages u JOIN bindings b ON b.seq = u.seq JOIN services s ON s.id = u.provider_id LEFT JOIN usage_options o ON o.usage = u.seq
-		WHERE u.seq = ? AND b.status = 'active' AND u.record_type = 'TXT' AND settings IS NOT NULL`, seq)
+		WHERE u.seq = ? AND b.status = 'active' AND u.record_type = 'TXT' AND settings <> ''`, seq)
 }
 
 func scanChecked(row sqlite.Scanner) (u mesh.Usage, err error) {

@@ -174,5 +174,8 @@ func ParseServiceConfig(text secrets.Secret) (c ServiceConfig, err error) {
 		}
 		return nil
 	})
+	if !bytes.HasPrefix(c.Check, []byte("{")) {
+		c.Check = nil
+	}
 	return c, nil
 }

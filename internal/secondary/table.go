@@ -66,7 +66,7 @@ func storeSecondary(ctx context.Context, tx *sql.Tx, s, _ Secondary, all []Secon
 			return s, ErrKeyDiffers
 		}
 	}
-	_, err := tx.ExecContext(ctx, `REPLACE INTO secondaries (id, address, key_name, key_secret, key_algorithm, zones) VALUES (?, ?, ?, ?, ?, ?)`,
+	_, err := tx.ExecContext(ctx, `REPLACE INTO secondaries (id, address, key_name, key_secret, key_algorithm, zones, ranges) VALUES (?, ?, ?, ?, ?, ?, '[]')`,
 		s.ID, s.Address, s.KeyName, s.Secret, s.Algorithm, sqlite.TextList(s.Zones))
 	return s, err
 }

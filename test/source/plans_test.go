@@ -172,11 +172,10 @@ var permitted = map[string]string{
 	"builtin.forgetIdle: SCAN z":  "of all zones, once at the start",
 	"builtin.readCatalog: SCAN z": "the catalog lists all zones",
 
-	"ledger.Checked: SCAN services":                "finds all services with a check: they have no index, because most programs have none",
-	"ledger.Checked: SCAN services_checked":        "the services with a check",
-	"ledger.Checked: SCAN usage_options":           "finds all usages with a check",
-	"ledger.Checked: USE TEMP B-TREE FOR ORDER BY": "the seqs of two selections",
-	"check.dead: SCAN dead_endpoints":              "all dead endpoints, of those that are checked",
+	"ledger.Checked: SCAN services USING INDEX services_checked": "the services with a check",
+	"ledger.Checked: SCAN usage_options":                         "finds all usages with a check",
+	"ledger.Checked: USE TEMP B-TREE FOR ORDER BY":               "the seqs of two selections",
+	"check.dead: SCAN dead_endpoints":                            "all dead endpoints, of those that are checked",
 
 	"ledger.Amiss: SCAN amiss":                   "at most 10 000 usages, which it has found by their states",
 	"ledger.Amiss: USE TEMP B-TREE FOR ORDER BY": "the same, grouped",

@@ -11,7 +11,9 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
 
@@ -50,9 +52,13 @@ func (d *Database) Fill(provider, config string) {
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
-			VALUES ('s', '', ?, 'example.com', 'example.com', 'com.example', ?, '[]', ?, '', '')`, config, provider, account)
-		return err
+		v := mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: "s"}, Config: secrets.Secret(config)}
+		read, err := mesh.ParseServiceConfig(v.Config)
+		if err != nil {
+			return err
+		}
+		read.Domain, read.Provider = "example.com", provider
+		return ledger.SaveService(ctx, tx, v, read, sql.Null[int64]{V: account, Valid: true}, "")
 	})
 	if err != nil {
 		d.t.Fatal(err)
