@@ -251,7 +251,7 @@ func TestCheckWarnings(t *testing.T) {
 "usages": [{"custom_prefix": "a.b", "prefix_mode": "custom", "peer_id": "x", "formats": ["x"]},
   {"service_id": "a", "prefix_mode": "auto", "network_id": 1, "leases": [{"slot": "A", "ttl": 1, "token": "short"}]}],
 "notifications": [{"id": "/", "kind": "x", "url": "y", "secret": "z", "events": ["?"], "language": "de"}],
-"secondaries": [{"id": "/", "address": "a", "key_name": "b", "key_algorithm": "x", "zones": [""]}]}`
+"secondaries": [{"id": "/", "address": "a", "key_name": "b", "key_algorithm": "x", "from": [""], "zones": [""]}]}`
 	for _, test := range []struct {
 		name, document, args string
 		want                 []string // what begins the lines
@@ -276,7 +276,7 @@ func TestCheckWarnings(t *testing.T) {
 			"a.json:3: usages[0].service_id:", "a.json:3: usages[0].network_id:", "a.json:3: usages[0].custom_prefix:", "a.json:3: usages[0].peer_id:", "a.json:3: usages[0].formats:",
 			"a.json:4: usages[1].leases[0].slot:", "a.json:4: usages[1].leases[0].ttl:", "a.json:4: usages[1].leases[0].token:",
 			"a.json:5: notifications[0].id:", "a.json:5: notifications[0].kind:", "a.json:5: notifications[0].url:", "a.json:5: notifications[0].secret:", "a.json:5: notifications[0].events:", "a.json:5: notifications[0].language:",
-			"a.json:6: secondaries[0].id:", "a.json:6: secondaries[0].address:", "a.json:6: secondaries[0].key_algorithm:", "a.json:6: secondaries[0].key_name:", "a.json:6: secondaries[0].zones:"}, "-check: mistakes: 30"},
+			"a.json:6: secondaries[0].id:", "a.json:6: secondaries[0].address:", "a.json:6: secondaries[0].key_algorithm:", "a.json:6: secondaries[0].key_name:", "a.json:6: secondaries[0].from:", "a.json:6: secondaries[0].zones:"}, "-check: mistakes: 31"},
 		{"addresses and a group", `{}`, "-listen unix:/run/x,127.0.0.1:8053 -socket-group no-such-group -node-listen 127.0.0.1:8053,127.0.0.1:0 -dns-listen 127.0.0.1:0,127.0.0.1:8053", []string{
 			`-socket-group "no-such-group": want the name or number of a group`, `-listen, -dns-listen, -node-listen: "127.0.0.1:8053" is given twice`, `-listen, -dns-listen, -node-listen: "127.0.0.1:8053" is given twice`}, "-check: mistakes: 3"},
 		{"the preset", `{}`, "-node-listen 127.0.0.1:8053 -token-file /nonexistent", []string{`-token-file: token file: open /nonexistent`, `-listen, -dns-listen, -node-listen: "127.0.0.1:8053" is given twice`}, "-check: mistakes: 2"},

@@ -175,8 +175,8 @@ func tsigError(m dns.Message) dns.Rcode {
 	return dns.RcodeSuccess
 }
 
-// TestUnreadTransfers: transfers that a peer does not read take neither the places of another peer nor
-// memory without bound, and end.
+// TestUnreadTransfers: transfers that a peer does not read, from many addresses with one key, take neither the places of
+// another peer nor memory without bound, and end.
 func TestUnreadTransfers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -191,8 +191,9 @@ func TestUnreadTransfers(t *testing.T) {
 	}
 	w.task(s.Serve)
 	var open []net.Conn
-	for range 60 {
-		conn, err := net.Dial("tcp", s.Addr())
+	for n := range 60 {
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(10+n))}}
+		conn, err := from.Dial("tcp", s.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -131,6 +131,9 @@ const (
 	SecondaryZones        ID = "secondary_zones_invalid"
 	SecondarySecretMasked ID = "secondary_secret_not_stored"
 	SecondaryKeyDiffers   ID = "secondary_key_differs"
+	SecondaryFrom         ID = "secondary_from_invalid"
+	SecondaryFromUnsigned ID = "secondary_from_unsigned"
+	SecondaryFromShared   ID = "secondary_from_shared"
 
 	UnknownLease          ID = "unknown_lease"
 	LeaseExists           ID = "lease_exists"
@@ -214,6 +217,7 @@ const (
 	SecondarySaved    ID = "secondary_saved"
 	SecondaryDeleted  ID = "secondary_deleted"
 	SecondaryUnsigned ID = "warn_unsigned"
+	SecondaryAnywhere ID = "warn_from_anywhere"
 
 	LeaseCreated ID = "lease_created"
 	LeaseEnded   ID = "lease_ended"

@@ -1,6 +1,7 @@
 package nameserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -57,7 +58,8 @@ type Change struct {
 
 const (
 	maxTransfers = 8
-	maxOfPeer    = 4 // transfers at once to one peer
+	maxOfPeer    = 4  // transfers at once to one peer
+	maxAsked     = 64 // requests of one peer that have or wait for a place: the connections of one address
 	// waitTime bounds the wait for a place. Knot waits five seconds for an answer.
 	waitTime = 4 * time.Second
 	// transferTime bounds a transfer. The WAL of the database grows until it ends.
@@ -79,17 +81,20 @@ const (
 
 var kindNames = [...]string{whole: "axfr", incremental: "ixfr", current: "current"}
 
-// peer is the sender of requests for transfers.
+// peer is the sender of requests for transfers: the holder of a key, from wherever it asks, or else an address.
 type peer struct {
 	address netip.Addr
-	key     dns.Name // "" for none
+	key     dns.Name
 }
+
+// turns are taken by the transfers of a peer: those that have or wait for a place, and those that have one.
+type turns struct{ asked, running chan struct{} }
 
 // transfers are the places of transfers, and figures of those that have ended.
 type transfers struct {
 	places chan struct{} // taken by all transfers
 	mu     sync.Mutex
-	peers  map[peer]chan struct{} // taken by those of a peer
+	peers  map[peer]turns
 
 	sent, failed [len(kindNames)]atomic.Uint64
 	refused      atomic.Uint64
@@ -97,7 +102,7 @@ type transfers struct {
 }
 
 func newTransfers() *transfers {
-	return &transfers{places: make(chan struct{}, maxTransfers), peers: map[peer]chan struct{}{}}
+	return &transfers{places: make(chan struct{}, maxTransfers), peers: map[peer]turns{}}
 }
 
 // count counts a transfer that has ended.
@@ -123,29 +128,39 @@ func (t *transfers) writeMetrics(page *daemon.Page) {
 	page.Figure(t.octets.Load())
 }
 
-// begin waits for a place for a transfer to a peer. It reports false if there is none in time.
+// begin waits for a place for a transfer to a peer. It reports false if there is none in time, and at once for
+// one request too many: a key comes from many addresses, and must not take the connections of other clients.
 func (t *transfers) begin(ctx context.Context, to peer) (end func(), ok bool) {
 	t.mu.Lock()
-	own := t.peers[to]
-	if own == nil {
-		own = make(chan struct{}, maxOfPeer)
+	own, known := t.peers[to]
+	if !known {
+		own = turns{make(chan struct{}, maxAsked), make(chan struct{}, maxOfPeer)}
 		t.peers[to] = own
 	}
 	t.mu.Unlock()
+	select {
+	case own.asked <- struct{}{}:
+	default:
+		return nil, false
+	}
+	taken := []chan struct{}{own.asked}
+	end = func() {
+		for _, places := range taken {
+			<-places
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()
-	select {
-	case own <- struct{}{}:
-	case <-ctx.Done():
-		return nil, false
+	for _, places := range []chan struct{}{own.running, t.places} {
+		select {
+		case places <- struct{}{}:
+			taken = append(taken, places)
+		case <-ctx.Done():
+			end()
+			return nil, false
+		}
 	}
-	select {
-	case t.places <- struct{}{}:
-	case <-ctx.Done():
-		<-own
-		return nil, false
-	}
-	return func() { <-t.places; <-own }, true
+	return end, true
 }
 
 // transferred is what a peer was sent and may not have read yet; zero: nothing.
@@ -171,7 +186,7 @@ func (s *Server) transfer(ctx context.Context, conn net.Conn, packet []byte, fro
 		s.transfers.refused.Add(1)
 		return sent, false, nil
 	}
-	end, ok := s.transfers.begin(ctx, peer{from.address, key})
+	end, ok := s.transfers.begin(ctx, cmp.Or(peer{key: key}, peer{address: from.address}))
 	if !ok {
 		s.transfers.refused.Add(1)
 		return sent, false, nil

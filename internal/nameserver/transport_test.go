@@ -471,7 +471,7 @@ func TestServeReportsALostSocket(t *testing.T) {
 }
 
 // TestPlacesOfTransfers: eight transfers run at once, four of them to one peer. A further one waits for four
-// seconds, and gets the first place that is free meanwhile.
+// seconds, and gets the first place that is free meanwhile. 64 requests of one peer run or wait; one more is refused at once.
 func TestPlacesOfTransfers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transfers := newTransfers()
@@ -499,5 +499,19 @@ func TestPlacesOfTransfers(t *testing.T) {
 		if _, ok := transfers.begin(t.Context(), one); !ok {
 			t.Error("a place that gets free is not given")
 		}
+		var waiting sync.WaitGroup
+		for range 60 { // and four run
+			waiting.Go(func() { refused(one) })
+		}
+		synctest.Wait()
+		begun = time.Now()
+		if _, ok := transfers.begin(t.Context(), one); ok || time.Since(begun) > 0 {
+			t.Errorf("request 65 of a peer: a place %v, after %v", ok, time.Since(begun))
+		}
+		if _, ok := transfers.begin(t.Context(), third); !ok {
+			t.Error("requests that wait take the place of another peer")
+		}
+		waiting.Wait()
+		refused(one)
 	})
 }

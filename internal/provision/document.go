@@ -149,7 +149,7 @@ var (
 			"id": aText, "kind": aText, "url": aSecret, "secret": aSecret, "events": texts, "language": aText, "enabled": aBoolean,
 		}},
 		Secondaries: {required: []string{"address", "id"}, members: map[string]string{
-			"id": aText, "address": aText, "key_name": aText, "key_secret": aSecret, "key_algorithm": aText, "zones": texts,
+			"id": aText, "address": aText, "from": texts, "key_name": aText, "key_secret": aSecret, "key_algorithm": aText, "zones": texts,
 		}},
 	}
 	// otherParts are their names, in the order of their saving.

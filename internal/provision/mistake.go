@@ -62,7 +62,7 @@ var blamed = map[msg.ID]string{
 	msg.NotificationKind: "kind", msg.NotificationURL: "url", msg.NotificationURLMasked: "url", msg.NotificationSecret: "secret",
 	msg.NotificationSecretMasked: "secret", msg.NotificationEvents: "events", msg.NotificationLanguage: "language",
 	msg.SecondaryAddress: "address", msg.SecondaryKey: "key_name", msg.SecondarySecret: "key_secret", msg.SecondarySecretMasked: "key_secret",
-	msg.SecondaryAlgorithm: "key_algorithm", msg.SecondaryZones: "zones", msg.SecondaryKeyDiffers: "key_name",
+	msg.SecondaryAlgorithm: "key_algorithm", msg.SecondaryZones: "zones", msg.SecondaryKeyDiffers: "key_name", msg.SecondaryFrom: "from", msg.SecondaryFromUnsigned: "from", msg.SecondaryFromShared: "key_name",
 	msg.LeaseSlot: "slot", msg.LeaseTTL: "ttl", msg.LeaseSchemes: "schemes", msg.LeaseCIDRs: "cidrs", msg.LeaseTemplate: "template",
 	msg.LeaseScheme: "template", msg.LeasePeerID: "peer_id", msg.LeaseToken: "token", msg.LeaseTokenTaken: "token",
 	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain", msg.DomainIsCatalog: "domain",

@@ -2,6 +2,8 @@ package secondary
 
 import (
 	"container/heap"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ const (
 	behindAfter = time.Minute     // the lag that is told as an event
 	maxAhead    = 1 << 24         // a serial further ahead of ours, 194 days, is a mistake
 	atOnce      = 16              // messages under way to a secondary that answers; one to others
+	maxHosts    = 16              // whose versions of a zone are known
 )
 
 // pauses are those until a message is repeated.
@@ -43,12 +46,19 @@ type state struct {
 	sent     bool   // this process has sent fetched
 	ahead    uint32 // a version that the secondary has from a lost database, not before ours; 0: none
 	passed   bool   // the zone was moved past such a version
+	hosts    []host
 	notified time.Time
 	due      time.Time // of the next message; zero: none
 	vain     int       // messages about the newest version
 	busy     bool      // a message is under way
 	fault    error
 	index    int // in the queue, from 1; 0: not in it
+}
+
+// host is an address of a secondary with the newest version of a zone that this process has sent there.
+type host struct {
+	address netip.Addr
+	serial  uint32
 }
 
 // behind reports whether the secondary has not fetched the newest version.
@@ -152,14 +162,19 @@ func (f *follower) hear(zone string, serial uint32, now time.Time) {
 	}
 }
 
-// fetch notes that the secondary has got a version of a zone. One before the last such version is that of
+// fetch notes that the secondary has got a version of a zone at an address. One before the last such version is that of
 // an earlier transfer, which ended later.
-func (f *follower) fetch(zone string, serial uint32) {
+func (f *follower) fetch(zone string, from netip.Addr, serial uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.at(zone, serial)
 	if int32(serial-s.serial) > 0 {
 		s.serial = serial
+	}
+	if at := slices.IndexFunc(s.hosts, func(h host) bool { return h.address == from }); at < 0 {
+		s.hosts = append(s.hosts[max(0, len(s.hosts)-maxHosts+1):], host{from, serial})
+	} else if int32(serial-s.hosts[at].serial) > 0 {
+		s.hosts[at].serial = serial
 	}
 	if !s.sent || int32(serial-s.fetched) > 0 {
 		f.has(s, serial, true)
@@ -175,14 +190,14 @@ func (f *follower) has(s *state, serial uint32, sent bool) {
 	}
 }
 
-// names notes the version that the secondary says to have, and reports whether this process has sent it.
+// names notes the version that the secondary says at an address to have, and reports whether this process has sent it there.
 // If not, the present serial or a later one is from a database that is lost, because Renew gave each zone
 // a new one. A server that signs may have any serial, so the zone is moved only once. The caller holds the
 // lock.
-func (f *follower) names(s *state, serial uint32) (sent bool) {
+func (f *follower) names(s *state, from netip.Addr, serial uint32) (sent bool) {
 	later := serial - s.serial
 	switch {
-	case s.known && s.sent && s.fetched == serial:
+	case slices.Contains(s.hosts, host{from, serial}):
 		return true
 	case later <= maxAhead && !s.passed:
 		s.ahead = serial

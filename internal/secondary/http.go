@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"sort"
 	"time"
 
@@ -120,6 +121,9 @@ func (n *Notifier) Put(r *http.Request) (web.Reply, error) {
 	return n.Table.Put(r, func(s Secondary, warnings []string, language msg.Language) any {
 		if s.KeyName == "" {
 			warnings = append(warnings, msg.SecondaryUnsigned.In(language))
+		}
+		if slices.Contains(s.From, "0.0.0.0/0") || slices.Contains(s.From, "::/0") {
+			warnings = append(warnings, msg.SecondaryAnywhere.In(language))
 		}
 		return shown{Secondary: s, Warnings: warnings}
 	})

@@ -2,11 +2,13 @@ package secondary
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"meshddns/internal/dns"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
@@ -35,18 +37,62 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestLimitsOfSecondaries: 64 zones and a secret of 1024 octets in base64 are accepted, and one more of each is refused.
+// TestLimitsOfSecondaries: 64 zones, 16 ranges and a secret of 1024 octets in base64 are accepted, and one more of each is
+// refused.
 func TestLimitsOfSecondaries(t *testing.T) {
 	for _, more := range []int{0, 1} {
 		for _, b := range []Secondary{
 			{Zones: slices.Repeat([]string{"example.com"}, 64+more)},
 			{KeyName: "a.example", Secret: secrets.Masked(slices.Repeat([]byte("AAAA"), 256+more))},
+			{KeyName: "a.example", Secret: "AAAA", From: addresses(16 + more)},
 		} {
 			b.ID, b.Address = "a", "10.0.0.1"
 			if _, err := b.Check(msg.English); (err != nil) != (more > 0) {
-				t.Errorf("%d zones, %d octets: %v", len(b.Zones), len(b.Secret), err)
+				t.Errorf("%d zones, %d octets, %d ranges: %v", len(b.Zones), len(b.Secret), len(b.From), err)
 			}
 		}
+	}
+}
+
+func addresses(count int) (all []string) {
+	for n := range count {
+		all = append(all, fmt.Sprintf("10.1.0.%d", n))
+	}
+	return all
+}
+
+// TestServersOfASecondary: each of 16 servers of one secondary, wherever it asks from, is known to have what it was sent,
+// whatever another one has. A 17th takes the place of the first.
+func TestServersOfASecondary(t *testing.T) {
+	w := newWorld(t)
+	s, err := Secondary{ID: "a", Address: "10.0.0.1", From: []string{"10.1.0.0/16"}, KeyName: "a.example", Secret: secretOf("a")}.Check(msg.English)
+	if err == nil {
+		_, err = w.Save(t.Context(), s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.serials["example.com"] = 100
+	w.begin(t.Context())
+	apex, _ := dns.ParseName("example.com")
+	all := addresses(17)
+	for n, text := range all {
+		w.Fetched(netip.MustParseAddr(text), s.key.Name, apex, uint32(100-n))
+	}
+	for n, text := range all {
+		from := netip.MustParseAddr(text)
+		if sent := w.Names(from, s.key.Name, apex, uint32(100-n)); sent != (n > 0) {
+			t.Errorf("server %d: its version was sent: %v", n, sent)
+		}
+		if w.Names(from, s.key.Name, apex, uint32(99-n)) {
+			t.Errorf("server %d: the version of the next one was sent to it", n)
+		}
+	}
+	from := netip.MustParseAddr(all[1])
+	w.Fetched(from, s.key.Name, apex, 110)
+	w.Fetched(from, s.key.Name, apex, 109) // an earlier transfer, which ended later
+	if known := w.Find("a").follower.state("example.com"); known.fetched != 110 || !w.Names(from, s.key.Name, apex, 110) || w.Names(from, s.key.Name, apex, 109) {
+		t.Errorf("after two transfers: %+v", known)
 	}
 }
 

@@ -161,8 +161,8 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	if ok && int32(serial-s.serial) > 0 {
 		s.serial = serial
 	}
-	if named, ok := serialIn(answer); ok && s.due.IsZero() {
-		f.names(s, named)
+	if named, ok := serialIn(answer); ok && s.due.IsZero() && s.behind() {
+		f.names(s, to.at.Addr(), named)
 	}
 	switch {
 	case !s.behind() && s.ahead == 0:

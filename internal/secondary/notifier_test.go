@@ -452,6 +452,8 @@ func TestMay(t *testing.T) {
 		{ID: "b", Address: "192.0.2.2", KeyName: "b.example", Secret: secretOf("b")},
 		{ID: "near", Address: "10.1.2.3"},
 		{ID: "far", Address: "203.0.113.9"},
+		{ID: "host", Address: "192.0.2.1", From: []string{"198.51.100.0/24", "2001:db8:1::/48", "fe80::/10"}, KeyName: "host.example", Secret: secretOf("host"), Zones: []string{"hosted.example"}},
+		{ID: "two", Address: "192.0.2.1", From: []string{"198.51.100.128/25"}, KeyName: "two.example", Secret: secretOf("two")},
 	} {
 		s, err := b.Check(msg.English)
 		if err != nil {
@@ -482,6 +484,18 @@ func TestMay(t *testing.T) {
 		{"10.1.2.3", "", "example.com", true},
 		{"10.1.2.3", "a.example", "example.com", false},
 		{"203.0.113.9", "", "example.com", false},
+		{"192.0.2.1", "host.example", "hosted.example", true},
+		{"198.51.100.7", "host.example", "hosted.example", true},
+		{"198.51.100.7", "host.example", "example.com", false},
+		{"::ffff:198.51.100.7", "host.example", "hosted.example", true},
+		{"2001:db8:1::7", "host.example", "hosted.example", true},
+		{"fe80::7%eth0", "host.example", "hosted.example", true},
+		{"198.51.100.7", "", "hosted.example", false},
+		{"198.51.100.7", "a.example", "example.com", false},
+		{"198.51.101.0", "host.example", "hosted.example", false},
+		{"2001:db8:2::7", "host.example", "hosted.example", false},
+		{"198.51.100.200", "two.example", "example.com", true},
+		{"198.51.100.100", "two.example", "example.com", false},
 	} {
 		if got := w.May(netip.MustParseAddr(test.from), name(test.key), name(test.zone)); got != test.want {
 			t.Errorf("%+v: %v", test, got)
@@ -495,7 +509,7 @@ func TestMay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Save(t.Context(), s); err != nil && (n < MaxSecondaries-3 || err != ErrTooMany) {
+		if _, err := w.Save(t.Context(), s); err != nil && (n < MaxSecondaries-5 || err != ErrTooMany) {
 			t.Errorf("secondary %d: %v", n, err)
 		}
 	}

@@ -22,6 +22,7 @@ const (
 	// MaxSecondaries is the largest number of secondaries.
 	MaxSecondaries = 64
 	maxZones       = 64   // names in the list of zones
+	maxRanges      = 16   // of addresses
 	maxSecret      = 1024 // octets of a key in base64
 	defaultPort    = 53
 	allZones       = "*"
@@ -30,13 +31,15 @@ const (
 // Secondary is a name server that takes zones from this one.
 type Secondary struct {
 	ID        string         `json:"id"`
-	Address   string         `json:"address"`  // of one host, with a port after Check
+	Address   string         `json:"address"`  // of one host, with a port after Check; NOTIFY goes there
+	From      []string       `json:"from"`     // ranges of addresses that it asks from, too
 	KeyName   string         `json:"key_name"` // as typed; "" for none
 	Secret    secrets.Masked `json:"key_secret"`
 	Algorithm string         `json:"key_algorithm"` // of the key: one of algorithms
 	Zones     []string       `json:"zones"`         // names, or "*" for all
 
 	at       netip.AddrPort // is Address
+	ranges   []netip.Prefix // are From
 	key      dns.Key        // zero if there is none
 	follower *follower      // of a secondary in memory
 }
@@ -61,6 +64,8 @@ func (s Secondary) Check(msg.Language) (Secondary, error) {
 		msg.RefuseIf(!known, msg.SecondaryAlgorithm, strings.Join(algorithms, ", ")),
 		msg.RefuseIf(!paired, msg.SecondaryKey),
 		wrong,
+		msg.RefuseIf(len(s.From) > 0 && s.KeyName == "", msg.SecondaryFromUnsigned),
+		s.readRanges(),
 	}
 	if s.Zones == nil {
 		s.Zones = []string{allZones}
@@ -75,6 +80,20 @@ func (s Secondary) Check(msg.Language) (Secondary, error) {
 		s.Zones[i], faults = zone, append(faults, msg.RefuseIf(bad, msg.SecondaryZones, secrets.ScrubLine(text, 64), maxZones))
 	}
 	return s, errors.Join(faults...)
+}
+
+// readRanges reads From, and gives each range its normal form.
+func (s *Secondary) readRanges() error {
+	given := s.From
+	s.From, s.ranges = []string{}, nil
+	for i, text := range given {
+		r, err := mesh.ParseRange(text)
+		if err != nil || i == maxRanges || slices.ContainsFunc(s.ranges, r.Overlaps) {
+			return msg.Refuse(msg.SecondaryFrom, secrets.ScrubLine(text, 64), maxRanges)
+		}
+		s.From, s.ranges = append(s.From, r.String()), append(s.ranges, r)
+	}
+	return nil
 }
 
 // parseAddress reads the IP address of one host, with or without a port.
@@ -126,7 +145,12 @@ func (s Secondary) takes(zone string) bool {
 	return slices.Contains(s.Zones, allZones) || slices.Contains(s.Zones, zone)
 }
 
-// near reports whether an address may transfer without a key: loopback and private addresses.
-func near(address netip.Addr) bool {
-	return address.IsLoopback() || address.IsPrivate()
+// asksFrom reports whether an address is in a range.
+func (s Secondary) asksFrom(a netip.Addr) bool { return len(s.ranges) > 0 && mesh.Permits(s.ranges, a) }
+
+// matches reports whether a request comes from the secondary. Without a key only loopback and private addresses may ask.
+func (s Secondary) matches(from netip.Addr, key dns.Name) bool {
+	from = from.Unmap()
+	own, near := s.at.Addr() == from, from.IsLoopback() || from.IsPrivate()
+	return s.key.Name == key && (own && near || key != "" && (own || s.asksFrom(from)))
 }

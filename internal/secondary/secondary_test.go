@@ -1,7 +1,10 @@
 package secondary
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,14 +82,84 @@ func TestSecretStaysWithItsKey(t *testing.T) {
 	}
 }
 
+// TestRanges: a range has one spelling. "" is a refusal.
+func TestRanges(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.5":                      "10.0.0.5/32",
+		"10.0.0.5/8":                    "10.0.0.0/8",
+		"10.0.0.5/32":                   "10.0.0.5/32",
+		"::ffff:10.0.0.5":               "10.0.0.5/32",
+		"::ffff:10.0.0.5/104":           "10.0.0.0/8",
+		"2001:DB8::1":                   "2001:db8::1/128",
+		"2001:db8::1/32":                "2001:db8::/32",
+		"0.0.0.0/0":                     "0.0.0.0/0",
+		"::/0":                          "::/0",
+		"10.0.0.0/25 10.0.0.128/25":     "10.0.0.0/25 10.0.0.128/25",
+		"0.0.0.0/0 ::/0":                "0.0.0.0/0 ::/0",
+		"::ffff:10.0.0.5/95":            "",
+		"fe80::1%eth0":                  "",
+		"10.0.0.5/33":                   "",
+		"10.0.0.5:53":                   "",
+		"10.0.0.5-10.0.0.9":             "",
+		"host.example":                  "",
+		" ":                             "",
+		"10.0.0.5 10.0.0.5":             "",
+		"10.0.0.5 10.0.0.5/31":          "",
+		"10.0.0.5/8 192.0.2.1 10.0.0.5": "",
+	} {
+		s, err := Secondary{ID: "a", Address: "10.0.0.1", From: strings.Split(text, " "), KeyName: "k", Secret: "c2VjcmV0"}.Check(msg.English)
+		if got := strings.Join(s.From, " "); err == nil && got != want || err != nil && want != "" {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		}
+	}
+	if _, err := (Secondary{ID: "a", Address: "10.0.0.1", From: []string{"10.0.0.1"}}).Check(msg.English); err == nil || !strings.Contains(err.Error(), "from needs a key") {
+		t.Errorf("ranges without a key: %v", err)
+	}
+}
+
+// TestRangesOfOthers: the ranges of secondaries with one key have no address in common, and none is the address of another
+// one. Keys are compared as names of DNS.
+func TestRangesOfOthers(t *testing.T) {
+	w := newWorld(t)
+	put := func(id, address, key, from string) error {
+		_, _, err := w.Apply(t.Context(), fmt.Appendf(nil, `{"id":%q,"address":%q,"key_name":%q,"key_secret":"c2VjcmV0","from":[%s]}`, id, address, key, from))
+		return err
+	}
+	if err := cmp.Or(put("a", "10.0.0.1", "k.example", `"10.1.0.0/16","2001:db8::/32"`), put("b", "10.0.0.2", "k.example", ``)); err != nil {
+		t.Fatal(err)
+	}
+	const shared = `the secondary "a" has the same key, and addresses in common: give each secondary a key of its own`
+	for _, test := range []struct{ address, key, from, want string }{
+		{"10.0.0.1", "k.example", ``, ""}, // as before there were ranges
+		{"10.0.0.1", "k.example", `"10.2.0.0/16"`, ""},
+		{"10.0.0.3", "k.example", `"10.1.2.3"`, shared},
+		{"10.0.0.3", "K.Example.", `"10.0.0.0/8"`, shared},
+		{"10.0.0.3", "k.example", `"192.0.2.1","2001:db8::1"`, shared},
+		{"10.0.0.3", "k.example", `"10.0.0.1"`, shared},
+		{"10.1.0.1", "k.example", ``, shared},
+		{"10.1.0.1", "other.example", `"0.0.0.0/0","::/0"`, ""},
+		{"10.0.0.3", "k.example", `"10.0.0.2/31"`, strings.Replace(shared, `"a"`, `"b"`, 1)},
+		{"10.0.0.3", "k.example", `"10.2.0.0/16","2001:db9::/32"`, ""},
+	} {
+		err := put("c", test.address, test.key, test.from)
+		if err == nil && test.want != "" || err != nil && err.Error() != test.want {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+	if err := put("a", "10.0.0.1", "k.example", `"10.1.0.0/17","10.0.0.1"`); err != nil { // its own ones are not in the way
+		t.Error(err)
+	}
+}
+
 // TestMembers: what a body leaves open has its default, and names and addresses have one spelling. An answer masks
 // the secret.
 func TestMembers(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"id":"a","address":"10.0.0.1"}`:                                                                 `{"id":"a","address":"10.0.0.1:53","key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":["*"]}`,
-		`{"id":"a","address":"10.0.0.1","zones":[]}`:                                                      `{"id":"a","address":"10.0.0.1:53","key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":[]}`,
-		`{"id":"a","address":"10.0.0.1","zones":["A.Example.","*"]}`:                                      `{"id":"a","address":"10.0.0.1:53","key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":["a.example","*"]}`,
-		`{"id":"a","address":"::1","key_name":"K","key_secret":"c2VjcmV0","key_algorithm":"hmac-sha512"}`: `{"id":"a","address":"[::1]:53","key_name":"K","key_secret":"` + secrets.Mask + `","key_algorithm":"hmac-sha512","zones":["*"]}`,
+		`{"id":"a","address":"10.0.0.1"}`:                                                                    `{"id":"a","address":"10.0.0.1:53","from":[],"key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":["*"]}`,
+		`{"id":"a","address":"10.0.0.1","zones":[]}`:                                                         `{"id":"a","address":"10.0.0.1:53","from":[],"key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":[]}`,
+		`{"id":"a","address":"10.0.0.1","zones":["A.Example.","*"]}`:                                         `{"id":"a","address":"10.0.0.1:53","from":[],"key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":["a.example","*"]}`,
+		`{"id":"a","address":"10.0.0.1","from":["10.1.2.3/8","::1"],"key_name":"K","key_secret":"c2VjcmV0"}`: `{"id":"a","address":"10.0.0.1:53","from":["10.0.0.0/8","::1/128"],"key_name":"K","key_secret":"` + secrets.Mask + `","key_algorithm":"hmac-sha256","zones":["*"]}`,
+		`{"id":"a","address":"::1","key_name":"K","key_secret":"c2VjcmV0","key_algorithm":"hmac-sha512"}`:    `{"id":"a","address":"[::1]:53","from":[],"key_name":"K","key_secret":"` + secrets.Mask + `","key_algorithm":"hmac-sha512","zones":["*"]}`,
 	} {
 		w := newWorld(t)
 		if _, changed, err := w.Apply(t.Context(), []byte(body)); err != nil || !changed {

@@ -1,11 +1,12 @@
 package secondary
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"iter"
 	"net/netip"
-	"strings"
+	"slices"
 	"time"
 
 	"meshddns/internal/dns"
@@ -38,7 +39,7 @@ func NewTable(db *sqlite.Database) *Table {
 		Most: MaxSecondaries, Shown: shown{}, Unknown: ErrUnknown, TooMany: ErrTooMany,
 		Saved: msg.SecondarySaved, Deleted: msg.SecondaryDeleted,
 		ID:     func(s *Secondary) *string { return &s.ID },
-		Select: `SELECT id, address, key_name, key_secret, key_algorithm, zones FROM secondaries ORDER BY id`,
+		Select: `SELECT id, address, key_name, key_secret, key_algorithm, zones, ranges FROM secondaries ORDER BY id`,
 		Scan:   scanSecondary, Store: storeSecondary, Delete: `DELETE FROM secondaries WHERE id = ?`,
 		Carry: func(now, before *Secondary) {
 			if now.follower = newFollower(); before != nil && before.at == now.at {
@@ -49,25 +50,31 @@ func NewTable(db *sqlite.Database) *Table {
 }
 
 func scanSecondary(row sqlite.Scanner) (s Secondary, err error) {
-	if err = row.Scan(&s.ID, &s.Address, &s.KeyName, &s.Secret, &s.Algorithm, (*sqlite.TextList)(&s.Zones)); err != nil {
+	if err = row.Scan(&s.ID, &s.Address, &s.KeyName, &s.Secret, &s.Algorithm, (*sqlite.TextList)(&s.Zones), (*sqlite.TextList)(&s.From)); err != nil {
 		return s, err
 	}
 	s.Zones = append([]string{}, s.Zones...)
-	if s.at, err = netip.ParseAddrPort(s.Address); err != nil {
+	s.at, err = netip.ParseAddrPort(s.Address)
+	if err = cmp.Or(err, s.readRanges()); err != nil {
 		return s, err
 	}
 	return s.withKey()
 }
 
-// storeSecondary stores a secondary. Secondaries whose keys have one name have one key.
+// storeSecondary stores a secondary. Secondaries whose keys have one name have one key, and ask from different ranges.
 func storeSecondary(ctx context.Context, tx *sql.Tx, s, _ Secondary, all []Secondary) (Secondary, error) {
 	for _, o := range all {
-		if o.ID != s.ID && o.KeyName != "" && strings.EqualFold(o.KeyName, s.KeyName) && (o.Secret != s.Secret || o.Algorithm != s.Algorithm) {
+		switch {
+		case o.ID == s.ID || s.KeyName == "" || o.key.Name != s.key.Name:
+		case o.Secret != s.Secret || o.Algorithm != s.Algorithm:
 			return s, ErrKeyDiffers
+		case s.asksFrom(o.at.Addr()), o.asksFrom(s.at.Addr()),
+			slices.ContainsFunc(s.ranges, func(r netip.Prefix) bool { return slices.ContainsFunc(o.ranges, r.Overlaps) }):
+			return s, msg.Refuse(msg.SecondaryFromShared, o.ID)
 		}
 	}
-	_, err := tx.ExecContext(ctx, `REPLACE INTO secondaries (id, address, key_name, key_secret, key_algorithm, zones, ranges) VALUES (?, ?, ?, ?, ?, ?, '[]')`,
-		s.ID, s.Address, s.KeyName, s.Secret, s.Algorithm, sqlite.TextList(s.Zones))
+	_, err := tx.ExecContext(ctx, `REPLACE INTO secondaries (id, address, key_name, key_secret, key_algorithm, zones, ranges) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		s.ID, s.Address, s.KeyName, s.Secret, s.Algorithm, sqlite.TextList(s.Zones), sqlite.TextList(s.From))
 	return s, err
 }
 
@@ -117,7 +124,7 @@ func (t *Table) May(from netip.Addr, key, apex dns.Name) bool {
 // Fetched tells that a secondary has got a version of a zone.
 func (t *Table) Fetched(from netip.Addr, key, apex dns.Name, serial uint32) {
 	for f := range t.of(from, key, apex) {
-		f.fetch(apex.Bare(), serial)
+		f.fetch(apex.Bare(), from, serial)
 	}
 }
 
@@ -126,7 +133,7 @@ func (t *Table) Fetched(from netip.Addr, key, apex dns.Name, serial uint32) {
 func (t *Table) Names(from netip.Addr, key, apex dns.Name, serial uint32) (sent bool) {
 	for f := range t.of(from, key, apex) {
 		f.mu.Lock()
-		if s := f.zones[apex.Bare()]; s != nil && f.names(s, serial) {
+		if s := f.zones[apex.Bare()]; s != nil && f.names(s, from, serial) {
 			sent = true
 		}
 		f.mu.Unlock()
@@ -145,9 +152,4 @@ func (t *Table) of(from netip.Addr, key, apex dns.Name) iter.Seq[*follower] {
 			}
 		}
 	}
-}
-
-// matches reports whether a request comes from the secondary.
-func (s Secondary) matches(from netip.Addr, key dns.Name) bool {
-	return s.at.Addr() == from.Unmap() && s.key.Name == key && (key != "" || near(from))
 }

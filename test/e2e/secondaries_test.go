@@ -60,8 +60,8 @@ type peer struct {
 	log    support.Log
 }
 
-// newPeer prepares a secondary and starts it.
-func newPeer(t *testing.T, m maker) *peer {
+// newPeer prepares a secondary and starts it. changes are texts of its files, each with the one in its place.
+func newPeer(t *testing.T, m maker, changes ...string) *peer {
 	t.Helper()
 	support.Need(t, m.program)
 	folder, err := os.MkdirTemp("", "peer") // a socket's path in it must stay under 108 octets
@@ -78,7 +78,7 @@ func newPeer(t *testing.T, m maker) *peer {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := string(content)
+		text := strings.NewReplacer(changes...).Replace(string(content))
 		for _, theirs := range theirFolders {
 			text = strings.ReplaceAll(text, theirs, folder)
 		}
