@@ -5,6 +5,7 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,14 +49,15 @@ func TestSecondariesFromElsewhere(t *testing.T) {
 	for n, e := range elsewhere {
 		other := elsewhere[(n+1)%len(elsewhere)]
 		for _, test := range []struct{ from, key, want string }{
-			{e.asks, e.name, "NOERROR"}, {"127.0.0.1", e.name, "NOERROR"}, {other.asks, e.name, "REFUSED"},
+			{e.asks, e.name, "2 SOA"}, {"127.0.0.1", e.name, "2 SOA"}, {other.asks, e.name, "REFUSED"},
 			{e.asks, other.name, "REFUSED"}, {e.asks, "", "REFUSED"}, {"127.0.4.1", e.name, "REFUSED"},
 		} {
-			if got := asksFor(t, test.from, test.key); got != test.want {
+			if got := asksFor(t, "AXFR", test.from, test.key); got != test.want {
 				t.Errorf("the key of %q from %s: %s, want %s", test.key, test.from, got, test.want)
 			}
 		}
 	}
+	s.eachServer(elsewhere[0].name, "127.0.1.8", "127.0.1.10", "127.0.1.11")
 	lost := s.peers[0]
 	s.from(lost.name, lost.address, "")
 	old := serialOf(lost.address, meshZone)
@@ -77,6 +79,24 @@ func TestSecondariesFromElsewhere(t *testing.T) {
 	}
 }
 
+// eachServer asks as three servers of one secondary. Two of them get the changes since the version that they were sent. The
+// third one names that version, too, and gets the zone whole: it may have it from a database that is lost.
+func (s *secondaries) eachServer(key, one, other, third string) {
+	s.t.Helper()
+	since := ""
+	s.eventually("changes for each server", func() bool { // the end of a transfer may be noted after the next question
+		asksFor(s.t, "AXFR", one, key)
+		asksFor(s.t, "AXFR", other, key)
+		since = serialOf(primaryDNS, meshZone)
+		s.reserve()
+		changes := []string{asksFor(s.t, "IXFR="+since, one, key), asksFor(s.t, "IXFR="+since, other, key)}
+		return slices.Equal(changes, []string{"4 SOA", "4 SOA"})
+	})
+	if got := asksFor(s.t, "IXFR="+since, third, key); got != "2 SOA" {
+		s.t.Errorf("a server that was sent nothing: %s", got)
+	}
+}
+
 // from makes a peer a secondary that also asks from a range, "" for none.
 func (s *secondaries) from(id, address, from string) {
 	s.t.Helper()
@@ -90,22 +110,24 @@ func (s *secondaries) from(id, address, from string) {
 	}
 }
 
-// asksFor gives the rcode of a transfer to an address with the key of a maker, "" for none.
-func asksFor(t *testing.T, from, key string) string {
+// asksFor transfers the zone to an address with the key of a maker, "" for none. It gives the number of SOA records, or
+// REFUSED.
+func asksFor(t *testing.T, kind, from, key string) string {
+	t.Helper()
 	host, port, _ := net.SplitHostPort(primaryDNS)
-	args := []string{"-b", from, "@" + host, "-p", port, meshZone, "AXFR"}
+	args := []string{"-b", from, "@" + host, "-p", port, meshZone, kind, "+noall", "+answer"}
 	if key != "" {
 		args = append(args, "-y", "hmac-sha256:"+key+".example:"+peerSecret)
 	}
 	out, err := exec.Command("kdig", args...).CombinedOutput()
-	switch text := string(out); {
-	case err == nil && strings.Contains(text, "IN\tSOA"):
-		return "NOERROR"
+	text := string(out)
+	switch {
 	case strings.Contains(text, "REFUSED"):
 		return "REFUSED"
-	default:
-		return fmt.Sprint(err, text)
+	case err != nil:
+		t.Fatal(err, text)
 	}
+	return fmt.Sprintf("%d SOA", strings.Count(strings.ReplaceAll(text, " ", "\t"), "\tSOA\t"))
 }
 
 // metric gives a figure of the page of metrics.
