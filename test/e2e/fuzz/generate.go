@@ -125,10 +125,8 @@ func (g *generator) hint(name string) (string, bool) {
 		return pick(g, "c2VjcmV0IGtleSB0ZXh0", "********", ""), true
 	case "schemes":
 		return pick(g, "tcp", "udp", "wss"), true
-	case "cidrs":
+	case "cidrs", "from":
 		return pick(g, "203.0.113.0/24", "198.51.100.7", "2001:db8::/32"), true
-	case "from":
-		return pick(g, "203.0.113.5/24", "198.51.100.7", "2001:db8::/32", "0.0.0.0/0"), true
 	case "template":
 		return pick(g, "tcp://{ip}:11010", "udp://{ip}:11011"), true
 	case "peer_id":
