@@ -219,12 +219,12 @@ func (t *Table) LeftOut(ctx context.Context, l Lease, r Renewal) ([]reconcile.Le
 	if len(r.Endpoints) == 0 {
 		return nil, nil
 	}
-	if all, ok := t.clocks.leftOut(l.Seq, t.now()); ok && !r.Changed {
+	if all, ok := t.clocks.leftOut(l.Seq, t.config.Now()); ok && !r.Changed {
 		return all, nil
 	}
-	all, err := t.ledger.LeftOut(ctx, l.Name, l.UsageID, l.Slot)
+	all, err := t.config.Ledger.LeftOut(ctx, l.Name, l.UsageID, l.Slot)
 	if err == nil {
-		t.clocks.noteLeftOut(l.Seq, all, t.now())
+		t.clocks.noteLeftOut(l.Seq, all, t.config.Now())
 	}
 	return all, err
 }

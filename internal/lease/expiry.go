@@ -40,7 +40,7 @@ func (t *Table) Run(ctx context.Context) error {
 // look ends the leases whose time is over. A fault that lasts is logged once.
 func (t *Table) look(ctx context.Context) {
 	if err := t.Expire(ctx); ctx.Err() == nil {
-		t.fault.Note(t.log, "leases whose time is over are not ended: the next look tries again", err)
+		t.fault.Note(t.config.Log, "leases whose time is over are not ended: the next look tries again", err)
 	}
 }
 
@@ -51,13 +51,13 @@ func (t *Table) untilNext() time.Duration {
 	if len(t.clocks.queue) == 0 {
 		return longestLook
 	}
-	return min(max(t.clocks.queue[0].over().Sub(t.now()), shortLook), longestLook)
+	return min(max(t.clocks.queue[0].over().Sub(t.config.Now()), shortLook), longestLook)
 }
 
 // Expire ends the leases whose time is over, unless so many end together that this program itself may
 // be cut off.
 func (t *Table) Expire(ctx context.Context) error {
-	now := t.now()
+	now := t.config.Now()
 	faults := t.endGone(ctx, now)
 	due, held, untold := t.clocks.due(now)
 	if untold > 0 {
@@ -78,7 +78,7 @@ func (t *Table) endGone(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	scan := func(row sqlite.Scanner) (seq int64, err error) { err = row.Scan(&seq); return seq, err }
-	stay, err := sqlite.Collect(ctx, t.db.Reader, scan, `
+	stay, err := sqlite.Collect(ctx, t.config.Database.Reader, scan, `
 		SELECT l.seq FROM leases l JOIN bindings b ON b.seq = l.usage
 		WHERE l.seq IN (SELECT value FROM json_each(?)) AND l.endpoints <> '[]' AND b.status <> 'releasing' ORDER BY l.seq`, string(events.JSON(over)))
 	if err != nil {
@@ -157,8 +157,8 @@ func (c *clocks) due(now time.Time) (due, held []int64, untold int) {
 // none when it does not. Without a control a lease ends when it is overdue by its whole time once
 // more, and another lease has been renewed since: then nodes reach this program.
 func (t *Table) released(ctx context.Context, held []int64, now time.Time) (free []int64) {
-	if t.reachable != nil {
-		if ok, known := t.reachable(ctx); known {
+	if t.config.Reachable != nil {
+		if ok, known := t.config.Reachable(ctx); known {
 			if ok {
 				return held
 			}
@@ -178,10 +178,10 @@ func (t *Table) released(ctx context.Context, held []int64, now time.Time) (free
 
 // tellHeld tells that leases are held back.
 func (t *Table) tellHeld(ctx context.Context, count int) error {
-	if err := t.events.Note(ctx, events.Event{Kind: events.LeaseHeld, Detail: events.Detail{Count: count}}); err != nil {
+	if err := t.config.Events.Note(ctx, events.Event{Kind: events.LeaseHeld, Detail: events.Detail{Count: count}}); err != nil {
 		return err
 	}
-	t.log.Warn("many leases have not been renewed at once: their endpoints stay until a control shows that this host is not cut off", "count", count)
+	t.config.Log.Warn("many leases have not been renewed at once: their endpoints stay until a control shows that this host is not cut off", "count", count)
 	t.clocks.mu.Lock()
 	defer t.clocks.mu.Unlock()
 	t.clocks.untold -= count
@@ -200,7 +200,7 @@ func (t *Table) endAll(ctx context.Context, seqs []int64, now time.Time) (faults
 // leases of the name and takes writes at its provider.
 func (t *Table) endTogether(ctx context.Context, seqs []int64, now time.Time) error {
 	seqs = t.clocks.begin(seqs, now)
-	err := t.db.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
+	err := t.config.Database.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		names := map[string]bool{}
 		for _, seq := range seqs {
 			name, err := t.expire(ctx, tx, seq, now)
@@ -211,7 +211,7 @@ func (t *Table) endTogether(ctx context.Context, seqs []int64, now time.Time) er
 		}
 		delete(names, "")
 		for name := range names {
-			if err := t.ledger.MarkDue(ctx, tx, name, reconcile.LaneNode); err != nil {
+			if err := t.config.Ledger.MarkDue(ctx, tx, name, reconcile.LaneNode); err != nil {
 				return err
 			}
 		}
@@ -284,7 +284,7 @@ func (t *Table) expire(ctx context.Context, tx *sql.Tx, seq int64, now time.Time
 	if _, err := tx.ExecContext(ctx, `UPDATE leases SET endpoints = '[]' WHERE seq = ?`, seq); err != nil {
 		return "", err
 	}
-	return l.Name, t.events.Add(ctx, tx, l.event(events.LeaseExpired, listed(l.Endpoints), []string{}))
+	return l.Name, t.config.Events.Add(ctx, tx, l.event(events.LeaseExpired, listed(l.Endpoints), []string{}))
 }
 
 // WriteMetrics writes the figures of the leases.
@@ -293,7 +293,7 @@ func (t *Table) WriteMetrics(page *daemon.Page, all, live uint64) {
 	page.Figure(live, daemon.Label{Name: "state", Value: "live"})
 	page.Figure(all-live, daemon.Label{Name: "state", Value: "ended"})
 	page.Family("meshddns_leases_held", "gauge", "Leases whose time is over and whose endpoints stay, because too many have ended at once.")
-	page.Figure(uint64(len(t.clocks.heldBack(t.now()))))
+	page.Figure(uint64(len(t.clocks.heldBack(t.config.Now()))))
 	t.renewals.Write(page, "meshddns_lease_renewals_total", "Renewals of leases.")
 	t.refused.Write(page, "meshddns_lease_refused_total", "Renewals that were refused.")
 }

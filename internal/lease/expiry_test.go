@@ -101,7 +101,7 @@ func TestRestart(t *testing.T) {
 // TestHeldIsToldWhenStored: a fault of the database when leases are held back does not lose the event.
 func TestHeldIsToldWhenStored(t *testing.T) {
 	w := newWorld(t)
-	w.reachable = func(context.Context) (bool, bool) { return false, true }
+	w.config.Reachable = func(context.Context) (bool, bool) { return false, true }
 	w.slots(5)
 	refuse := `CREATE TRIGGER refuse BEFORE INSERT ON events WHEN NEW.kind = 'lease.held' BEGIN SELECT RAISE(ABORT, 'injected'); END`
 	if _, err := w.db.Writer.Exec(refuse); err != nil {
@@ -128,7 +128,7 @@ func TestHeldIsToldWhenStored(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	w := newWorld(t)
 	ok, known := false, true
-	w.reachable = func(context.Context) (bool, bool) { return ok, known }
+	w.config.Reachable = func(context.Context) (bool, bool) { return ok, known }
 	tokens := w.slots(5)
 	w.pass(time.Minute)
 	all := w.leased()
@@ -158,7 +158,7 @@ func TestCrowd(t *testing.T) {
 func TestSmallestCrowd(t *testing.T) {
 	for _, test := range []struct{ all, end int }{{4, 4}, {11, 4}, {12, 5}} {
 		w := newWorld(t)
-		w.reachable = func(context.Context) (bool, bool) { return false, true }
+		w.config.Reachable = func(context.Context) (bool, bool) { return false, true }
 		tokens := w.slots(test.all)
 		w.pass(30 * time.Second)
 		for i, token := range tokens[test.end:] {
@@ -173,7 +173,7 @@ func TestSmallestCrowd(t *testing.T) {
 func TestNoCrowd(t *testing.T) {
 	for _, test := range []struct{ all, end int }{{1, 1}, {3, 3}, {12, 4}, {30, 10}} {
 		w := newWorld(t)
-		w.reachable = func(context.Context) (bool, bool) { t.Error("the control is asked"); return false, true }
+		w.config.Reachable = func(context.Context) (bool, bool) { t.Error("the control is asked"); return false, true }
 		tokens := w.slots(test.all)
 		w.pass(30 * time.Second)
 		for i, token := range tokens[test.end:] {
@@ -189,7 +189,7 @@ func TestNoCrowd(t *testing.T) {
 // TestCrowdOfMinutes: a crowd need not end at one moment.
 func TestCrowdOfMinutes(t *testing.T) {
 	w := newWorld(t)
-	w.reachable = func(context.Context) (bool, bool) { return false, true }
+	w.config.Reachable = func(context.Context) (bool, bool) { return false, true }
 	for i := range 6 {
 		_, token := w.lease(`{"slot":"s` + strconv.Itoa(i) + `","ttl":60}`)
 		w.renew(token, "tcp://192.0.2.7:"+strconv.Itoa(1000+i))
@@ -210,7 +210,7 @@ func TestCrowdWithoutControl(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		w := newWorld(t)
 		if known { // a control that knows nothing is none
-			w.reachable = func(context.Context) (bool, bool) { return false, false }
+			w.config.Reachable = func(context.Context) (bool, bool) { return false, false }
 		}
 		w.slots(5)
 		_, other := w.lease(`{"slot":"other","ttl":3600}`)
@@ -232,7 +232,7 @@ func TestCrowdWithoutControl(t *testing.T) {
 func TestAfterCrowd(t *testing.T) {
 	for _, renewed := range []bool{true, false} {
 		w := newWorld(t)
-		w.reachable = func(context.Context) (bool, bool) { return false, true }
+		w.config.Reachable = func(context.Context) (bool, bool) { return false, true }
 		w.slots(5)
 		_, late := w.lease(`{"slot":"late","ttl":120}`)
 		w.renew(late, "tcp://192.0.2.8:1")
@@ -254,7 +254,7 @@ func TestAfterCrowd(t *testing.T) {
 // TestShareOfLiving: leases that are held for long do not count among those that live.
 func TestShareOfLiving(t *testing.T) {
 	w := newWorld(t)
-	w.reachable = func(context.Context) (bool, bool) { return false, true }
+	w.config.Reachable = func(context.Context) (bool, bool) { return false, true }
 	w.slots(12)
 	var tokens []Token
 	for i := range 8 {
@@ -273,7 +273,7 @@ func TestShareOfLiving(t *testing.T) {
 func TestCrowdOfReleased(t *testing.T) {
 	for _, statement := range []string{`UPDATE bindings SET status = 'releasing' WHERE seq = 2`, `DELETE FROM usages WHERE seq = 2`} {
 		w := newWorld(t)
-		w.reachable = func(context.Context) (bool, bool) { return false, true }
+		w.config.Reachable = func(context.Context) (bool, bool) { return false, true }
 		w.db.Usage(2, "_mesh.b.example.com")
 		w.slots(6)
 		w.db.Exec(`UPDATE leases SET usage = 2`)
@@ -311,7 +311,7 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- w.Run(ctx) }()
-	for grown := w.events.Grown(); w.leased() != ""; grown = w.events.Grown() {
+	for grown := w.config.Events.Grown(); w.leased() != ""; grown = w.config.Events.Grown() {
 		<-grown
 	}
 	cancel()

@@ -80,7 +80,7 @@ func (t *Table) Post(r *http.Request) (web.Reply, error) {
 		Token     Token    `json:"token"`
 		ExpiresAt string   `json:"expires_at"`
 		Warnings  []string `json:"warnings,omitempty"`
-	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL)), msg.Texts(web.WarnMembers(given, mesh.LeaseMembers{}), web.Language(r))}}, nil
+	}{l.ID, l.Slot, token, Shown(t.config.Now().Add(l.TTL)), msg.Texts(web.WarnMembers(given, mesh.LeaseMembers{}), web.Language(r))}}, nil
 }
 
 // Remove ends a lease.

@@ -56,7 +56,7 @@ func (s *Nodes) judged(r *http.Request, l Lease, err error) error {
 	}
 	s.Leases.refused.Add(1, daemon.Label{Name: "reason", Value: string(f.ID)})
 	if f.Status < http.StatusInternalServerError {
-		last := &refusal{Shown(s.Leases.now()), f.ID, shownAddr(clientOf(r))}
+		last := &refusal{Shown(s.Leases.config.Now()), f.ID, shownAddr(clientOf(r))}
 		if f.ID == msg.LeaseAddress {
 			last.Address = fmt.Sprintf("%.255s", f.Args[0])
 		}

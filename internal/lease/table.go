@@ -23,14 +23,7 @@ import (
 
 // Table is the stored leases and the time that each has left.
 type Table struct {
-	db        *sqlite.Database
-	ledger    *ledger.Ledger
-	events    *events.Log
-	replays   *answers.Replays
-	reachable func(context.Context) (ok, known bool)
-	now       func() time.Time
-	newID     func() (string, error)
-	log       *slog.Logger
+	config Config
 
 	clocks   clocks
 	unnoted  daemon.Fault // of storing the times of renewals
@@ -55,10 +48,7 @@ type Config struct {
 
 // NewTable returns the leases of a database; call Load before use.
 func NewTable(c Config) *Table {
-	t := &Table{
-		db: c.Database, ledger: c.Ledger, events: c.Events, replays: c.Replays, reachable: c.Reachable, now: c.Now, newID: c.NewID, log: c.Log,
-		clocks: clocks{all: map[int64]*clock{}, refused: map[int64]*refusal{}},
-	}
+	t := &Table{config: c, clocks: clocks{all: map[int64]*clock{}, refused: map[int64]*refusal{}}}
 	t.renewals.Add(0, changedLabel(true))
 	t.renewals.Add(0, changedLabel(false))
 	return t
@@ -67,9 +57,9 @@ func NewTable(c Config) *Table {
 // Load gives each lease with endpoints its full time from now on, because no node could renew while
 // the program was down.
 func (t *Table) Load(ctx context.Context) error {
-	live, err := sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE l.endpoints <> '[]'`)
+	live, err := sqlite.Collect(ctx, t.config.Database.Reader, scanLease, selectLeases+` WHERE l.endpoints <> '[]'`)
 	for _, l := range live {
-		t.clocks.set(l, t.now(), true, Keep{})
+		t.clocks.set(l, t.config.Now(), true, Keep{})
 	}
 	return err
 }
@@ -96,12 +86,12 @@ func scanLease(row sqlite.Scanner) (l Lease, err error) {
 
 // Find returns the lease of a token, or ErrUnknown.
 func (t *Table) Find(ctx context.Context, token Token) (Lease, error) {
-	return scanLease(t.db.Reading(ctx).QueryRowContext(ctx, selectLeases+` WHERE l.token = unhex(?)`, token.hash()))
+	return scanLease(t.config.Database.Reading(ctx).QueryRowContext(ctx, selectLeases+` WHERE l.token = unhex(?)`, token.hash()))
 }
 
 // OfUsage returns the leases of a usage in the order of their slots, or ErrUnknownUsage.
 func (t *Table) OfUsage(ctx context.Context, usage string) (all []Lease, err error) {
-	q := t.db.Reading(ctx)
+	q := t.config.Database.Reading(ctx)
 	if _, err := selectUsage(ctx, q, usage); err != nil {
 		return nil, err
 	}
@@ -110,16 +100,16 @@ func (t *Table) OfUsage(ctx context.Context, usage string) (all []Lease, err err
 
 // Page returns at most limit leases in the order of their usages and slots, those behind a slot of a usage.
 func (t *Table) Page(ctx context.Context, usage int64, slot string, limit int) ([]mesh.NodeLease, error) {
-	return t.shownAll(sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE (l.usage, l.slot) > (?, ?) ORDER BY l.usage, l.slot LIMIT ? + 0`, usage, slot, limit))
+	return t.shownAll(sqlite.Collect(ctx, t.config.Database.Reader, scanLease, selectLeases+` WHERE (l.usage, l.slot) > (?, ?) ORDER BY l.usage, l.slot LIMIT ? + 0`, usage, slot, limit))
 }
 
 // Held returns at most limit of the leases that are held back, and the number of all.
 func (t *Table) Held(ctx context.Context, limit int) (first []mesh.NodeLease, all int, err error) {
-	held := t.clocks.heldBack(t.now())
+	held := t.clocks.heldBack(t.config.Now())
 	if len(held) == 0 {
 		return nil, 0, nil
 	}
-	first, err = t.shownAll(sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE l.seq IN (SELECT value FROM json_each(?))`,
+	first, err = t.shownAll(sqlite.Collect(ctx, t.config.Database.Reader, scanLease, selectLeases+` WHERE l.seq IN (SELECT value FROM json_each(?))`,
 		string(events.JSON(held[:min(len(held), limit)]))))
 	return first, len(held), err
 }
@@ -165,10 +155,10 @@ type Creation struct {
 // error is ErrExists if the first token was used: then the client has it.
 func (t *Table) Create(ctx context.Context, c Creation) (made Lease, token Token, repeated bool, err error) {
 	token = newToken()
-	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if c.Again != nil {
 			var earlier string
-			if repeated, err = t.replays.Find(ctx, tx, *c.Again, &earlier); err != nil {
+			if repeated, err = t.config.Replays.Find(ctx, tx, *c.Again, &earlier); err != nil {
 				return err
 			}
 			if repeated {
@@ -179,7 +169,7 @@ func (t *Table) Create(ctx context.Context, c Creation) (made Lease, token Token
 		if made, err = t.create(ctx, tx, c, token.hash()); err != nil || c.Again == nil {
 			return err
 		}
-		return t.replays.Keep(ctx, tx, *c.Again, made.ID)
+		return t.config.Replays.Keep(ctx, tx, *c.Again, made.ID)
 	})
 	return made, token, repeated, err
 }
@@ -218,13 +208,13 @@ func (t *Table) create(ctx context.Context, tx *sql.Tx, c Creation, hash string)
 		return l, err
 	}
 	l.Rules, l.hash = c.Rules, hash
-	if l.ID, err = t.newID(); err == nil {
+	if l.ID, err = t.config.NewID(); err == nil {
 		err = save(ctx, tx, &l)
 	}
 	if err != nil {
 		return l, err
 	}
-	return l, t.events.Add(ctx, tx, l.event(events.LeaseCreated, nil, []string{}))
+	return l, t.config.Events.Add(ctx, tx, l.event(events.LeaseCreated, nil, []string{}))
 }
 
 // checkRoom returns ErrTooMany if a usage has MaxLeases.
@@ -258,7 +248,7 @@ func save(ctx context.Context, tx *sql.Tx, l *Lease) error {
 // Documents returns all leases as GET state has them, by the seqs of their usages and in the order of their slots.
 func (t *Table) Documents(ctx context.Context) (map[int64][]mesh.Lease, error) {
 	all := map[int64][]mesh.Lease{}
-	leases, err := sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` ORDER BY l.usage, l.slot`)
+	leases, err := sqlite.Collect(ctx, t.config.Database.Reader, scanLease, selectLeases+` ORDER BY l.usage, l.slot`)
 	for _, l := range leases {
 		all[l.Usage] = append(all[l.Usage], l.document())
 	}
@@ -273,7 +263,7 @@ func (t *Table) SaveLeases(ctx context.Context, usage string, body []byte, prune
 		return false, err
 	}
 	var refused []error
-	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		changed, refused = false, nil
 		kept := map[string]bool{}
 		for i := range wanted {
@@ -314,12 +304,12 @@ func (t *Table) saveLease(ctx context.Context, tx *sql.Tx, usage string, wanted 
 	if err = save(ctx, tx, &l); err != nil || len(l.Endpoints) == 0 {
 		return err == nil, err
 	}
-	return true, t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
+	return true, t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
 }
 
 // Delete ends a lease of a usage and withdraws its endpoints, or returns ErrUnknown.
 func (t *Table) Delete(ctx context.Context, usage, id string) error {
-	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		l, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.id = ? AND u.id = ?`, id, usage))
 		if err != nil {
 			return err
@@ -333,14 +323,14 @@ func (t *Table) end(ctx context.Context, tx *sql.Tx, l Lease) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM leases WHERE seq = ?`, l.Seq); err != nil {
 		return err
 	}
-	if err := t.events.Add(ctx, tx, l.event(events.LeaseEnded, listed(l.Endpoints), nil)); err != nil {
+	if err := t.config.Events.Add(ctx, tx, l.event(events.LeaseEnded, listed(l.Endpoints), nil)); err != nil {
 		return err
 	}
 	sqlite.Touch(ctx, deleted(l.Seq))
 	if len(l.Endpoints) == 0 {
 		return nil
 	}
-	return t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
+	return t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
 }
 
 // listed returns endpoints as a list that is not nil.
@@ -376,7 +366,7 @@ func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep K
 	if l.Releasing {
 		return r, ErrReleased
 	}
-	now := t.now()
+	now := t.config.Now()
 	endpoints := t.merged(l, told, keep, now)
 	if err := l.Check(endpoints); err != nil {
 		return r, err
@@ -393,7 +383,7 @@ func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep K
 	if wait > 0 {
 		return r, &TooSoonError{wait}
 	}
-	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		r.Endpoints, r.Changed, err = t.change(ctx, tx, l.Seq, told, keep, now, from)
 		return err
 	})
@@ -407,12 +397,12 @@ func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep K
 // note stores the time of a renewal without a change. A failure is logged once until it works again:
 // the time only tells people of the renewal.
 func (t *Table) note(ctx context.Context, l Lease, now time.Time, from netip.Addr) {
-	err := t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE leases SET renewed_at = ?, renewed_by = ? WHERE seq = ?`, sqlite.Stamp(now.Truncate(time.Second)), shownAddr(from), l.Seq)
 		return err
 	})
 	if ctx.Err() == nil {
-		t.unnoted.Note(t.log, "times of renewals cannot be stored: the leases are renewed nevertheless", err)
+		t.unnoted.Note(t.config.Log, "times of renewals cannot be stored: the leases are renewed nevertheless", err)
 	}
 }
 
@@ -440,10 +430,10 @@ func (t *Table) change(ctx context.Context, tx *sql.Tx, seq int64, told []string
 	if slices.Equal(l.Endpoints, endpoints) {
 		return endpoints, false, nil
 	}
-	if err := t.events.Add(ctx, tx, l.event(events.LeaseRenewed, listed(l.Endpoints), endpoints)); err != nil {
+	if err := t.config.Events.Add(ctx, tx, l.event(events.LeaseRenewed, listed(l.Endpoints), endpoints)); err != nil {
 		return nil, false, err
 	}
-	return endpoints, true, t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
+	return endpoints, true, t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
 }
 
 func shownAddr(a netip.Addr) string {

@@ -45,7 +45,7 @@ func (t *Table) Addressed(ctx context.Context, l Lease, addresses []netip.Addr) 
 // templateOf returns the endpoints of the lease's usage that the lease permits, with {ip} in place
 // of their hosts.
 func (t *Table) templateOf(ctx context.Context, l Lease) (template []string, err error) {
-	state, err := t.ledger.State(ctx, []string{l.Name})
+	state, err := t.config.Ledger.State(ctx, []string{l.Name})
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,10 @@ func dingTalkSign(secret, at string) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-func dingTalkJudge(a answer) verdict {
+func dingTalkJudge(a answer) verdict { return judgeCode(a, dingTalkOutcomes, dingTalkBlock, dingTalkFast...) }
+
+// judgeCode judges an answer with errcode and errmsg. After one of the codes in fast the target pauses.
+func judgeCode(a answer, outcomes map[int]outcome, pause time.Duration, fast ...int) verdict {
 	var said struct {
 		Code    *int   `json:"errcode"`
 		Message string `json:"errmsg"`
@@ -69,9 +72,9 @@ func dingTalkJudge(a answer) verdict {
 	if *said.Code == 0 {
 		return verdict{}
 	}
-	v := refusal(*said.Code, said.Message, dingTalkOutcomes)
-	if slices.Contains(dingTalkFast, *said.Code) {
-		v.pause = dingTalkBlock
+	v := refusal(*said.Code, said.Message, outcomes)
+	if slices.Contains(fast, *said.Code) {
+		v.pause = pause
 	}
 	return v
 }

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 )
@@ -23,20 +22,4 @@ func weComRequest(t Target, m message, _ time.Time) (*http.Request, error) {
 	return postJSON(t, textMessage{"text", textContent{m.text(weComRoom)}})
 }
 
-func weComJudge(a answer) verdict {
-	var said struct {
-		Code    *int   `json:"errcode"`
-		Message string `json:"errmsg"`
-	}
-	if json.Unmarshal(a.body, &said) != nil || said.Code == nil {
-		return unreadable(a)
-	}
-	if *said.Code == 0 {
-		return verdict{}
-	}
-	v := refusal(*said.Code, said.Message, weComOutcomes)
-	if *said.Code == weComFast {
-		v.pause = weComPause
-	}
-	return v
-}
+func weComJudge(a answer) verdict { return judgeCode(a, weComOutcomes, weComPause, weComFast) }

@@ -56,15 +56,6 @@ type held struct {
 	noted  int64 // by the process before
 }
 
-// OpenFile calls FindFile and Take.
-func OpenFile(path string) (*File, error) {
-	f, err := FindFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return f, f.Take()
-}
-
 // FindFile finds the file that a path leads to, and changes nothing. The file may be missing. A
 // file that is no SQLite database is an error.
 func FindFile(path string) (*File, error) {

@@ -12,14 +12,23 @@ import (
 	"testing"
 )
 
+// openFile calls FindFile and Take.
+func openFile(path string) (*File, error) {
+	f, err := FindFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.Take()
+}
+
 // TestOneAtATime: a second program gets an error that names the first, and gets the file after its end.
 func TestOneAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
-	first, err := OpenFile(path)
+	first, err := openFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = OpenFile(path)
+	_, err = openFile(path)
 	if want := fmt.Sprintf("process %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("second: %v, want %q", err, want)
 	}
@@ -27,13 +36,13 @@ func TestOneAtATime(t *testing.T) {
 	if err := os.Link(path, linked); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenFile(linked); err == nil || !strings.Contains(err.Error(), "hard link") {
+	if _, err := openFile(linked); err == nil || !strings.Contains(err.Error(), "hard link") {
 		t.Fatalf("second, by a hard link: %v", err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := OpenFile(path)
+	second, err := openFile(path)
 	if err != nil {
 		t.Fatalf("after the first: %v", err)
 	}
@@ -45,7 +54,7 @@ func TestNoDatabase(t *testing.T) {
 	if err := os.WriteFile(path, []byte("this is a text of mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenFile(path); err == nil {
+	if _, err := openFile(path); err == nil {
 		t.Fatal("a text was opened")
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
@@ -72,7 +81,7 @@ func TestCompanions(t *testing.T) {
 				if err := make(other, path+suffix); err != nil {
 					t.Fatal(err)
 				}
-				_, err := OpenFile(path)
+				_, err := openFile(path)
 				if err == nil || !strings.Contains(err.Error(), path+suffix) || !strings.Contains(err.Error(), "remove it") {
 					t.Errorf("opened: %v", err)
 				}
@@ -82,7 +91,7 @@ func TestCompanions(t *testing.T) {
 				if err := os.Remove(path + suffix); err != nil {
 					t.Fatal(err)
 				}
-				f, err := OpenFile(path)
+				f, err := openFile(path)
 				if err != nil {
 					t.Fatal("the lock is still taken:", err)
 				}
@@ -98,7 +107,7 @@ func TestNoFile(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenFile(path); err == nil {
+	if _, err := openFile(path); err == nil {
 		t.Error("a fifo was opened")
 	}
 }
@@ -106,7 +115,7 @@ func TestNoFile(t *testing.T) {
 // TestNoFolder: the error for a path in a missing folder names the folder.
 func TestNoFolder(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "nosuch")
-	if _, err := OpenFile(filepath.Join(folder, "a.db")); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), folder+": there is no such folder") {
+	if _, err := openFile(filepath.Join(folder, "a.db")); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), folder+": there is no such folder") {
 		t.Error(err)
 	}
 }
@@ -118,7 +127,7 @@ func TestCheck(t *testing.T) {
 	if err := errors.Join(os.WriteFile(target, []byte(header), 0o600), os.WriteFile(target+"-wal", nil, 0o600), os.Symlink("a.db", link)); err != nil {
 		t.Fatal(err)
 	}
-	f, err := OpenFile(link)
+	f, err := openFile(link)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +156,7 @@ func TestCopyFolder(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	path := filepath.Join(t.TempDir(), "a.db")
-	f, err := OpenFile(path)
+	f, err := openFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +227,7 @@ func TestNoneIsMadeBesideALog(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f, err := OpenFile(path)
+			f, err := openFile(path)
 			if err == nil {
 				t.Errorf("%s, empty %t: a database is made", suffix, empty)
 				f.Close()
@@ -248,7 +257,7 @@ func TestNoLockBesideOthers(t *testing.T) {
 			if err := make(path); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := OpenFile(path); err == nil || !strings.Contains(err.Error(), path) {
+			if _, err := openFile(path); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("opened: %v", err)
 			}
 			wantNames(t, dir, "other")
@@ -263,7 +272,7 @@ func TestLockIsGone(t *testing.T) {
 		"replaced": func(lock string) error { return errors.Join(os.Remove(lock), os.WriteFile(lock, nil, 0o600)) },
 	} {
 		path := filepath.Join(t.TempDir(), "a.db")
-		f, err := OpenFile(path)
+		f, err := openFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +296,7 @@ func TestDanglingLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, start := range []string{"first", "second"} {
-		f, err := OpenFile(link)
+		f, err := openFile(link)
 		if err != nil {
 			t.Fatalf("%s start: %v", start, err)
 		}
@@ -300,7 +309,7 @@ func TestDanglingLink(t *testing.T) {
 	if err := os.Symlink("loop", loop); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenFile(loop); err == nil {
+	if _, err := openFile(loop); err == nil {
 		t.Error("a link to itself was opened")
 	}
 }
@@ -311,7 +320,7 @@ func TestFoldersOfOthers(t *testing.T) {
 	var files [2]*File
 	for i, name := range []string{"a.db", "b.db"} {
 		var err error
-		if files[i], err = OpenFile(filepath.Join(dir, name)); err != nil {
+		if files[i], err = openFile(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 		defer files[i].Close()

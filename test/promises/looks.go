@@ -19,6 +19,23 @@ import (
 	"meshddns/test/servertest"
 )
 
+// delay makes the next change fail by time and arrive 1.5 s later.
+func (v *dnsVendor) delay() {
+	late := atomic.Bool{}
+	late.Store(true)
+	v.fails(func(_ context.Context, c dnsCall) error {
+		if c.what != "change" || !late.Swap(false) {
+			return nil
+		}
+		time.AfterFunc(1500*time.Millisecond, func() {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			v.make(servertest.Zone, c.change)
+		})
+		return &provider.Error{Kind: provider.Network, Detail: "no answer in time"}
+	})
+}
+
 // TestLateWrite has a write fail by time and arrive 1.5 s later, when the
 // usage was released already: it is seen, and withdrawn.
 func (suite publishing) TestLateWrite(t *testing.T) {
@@ -27,19 +44,7 @@ func (suite publishing) TestLateWrite(t *testing.T) {
 		h.run()
 		service := h.service("example.com")
 		u := h.reserve(service, "office", 42)
-		late := atomic.Bool{}
-		late.Store(true)
-		v.fails(func(_ context.Context, c dnsCall) error {
-			if c.what != "change" || !late.Swap(false) {
-				return nil
-			}
-			time.AfterFunc(1500*time.Millisecond, func() {
-				v.mu.Lock()
-				defer v.mu.Unlock()
-				v.make(servertest.Zone, c.change)
-			})
-			return &provider.Error{Kind: provider.Network, Detail: "no answer in time"}
-		})
+		v.delay()
 		wantReport(t, h.run(), dnsOffice+" failed network", "1 unchanged")
 		h.release(u, false)
 		v.want(t, servertest.Zone, dnsOffice)
@@ -61,19 +66,7 @@ func (suite publishing) TestLateUpdate(t *testing.T) {
 		h, v := suite.newVendorHost(t)
 		h.run()
 		u := h.reserve(h.service("example.com"), "office", 42)
-		late := atomic.Bool{}
-		late.Store(true)
-		v.fails(func(_ context.Context, c dnsCall) error {
-			if c.what != "change" || !late.Swap(false) {
-				return nil
-			}
-			time.AfterFunc(1500*time.Millisecond, func() {
-				v.mu.Lock()
-				defer v.mu.Unlock()
-				v.make(servertest.Zone, c.change)
-			})
-			return &provider.Error{Kind: provider.Network}
-		})
+		v.delay()
 		h.run()
 		h.publish(u, "tcp://192.0.2.9:1")
 		wantReport(t, h.run(), dnsOffice+" create", "1 unchanged")
