@@ -182,6 +182,7 @@ type operations struct {
 	checks    *check.Watch // nil: nothing is checked
 	leases    *lease.Table
 
+	certificate *web.Certificate
 	secondaries *secondary.Notifier
 	provisioned bool                               // by a file, which adds its entries again
 	forms       map[string]func(body []byte) error // check entries of provisioning files, by part

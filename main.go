@@ -27,6 +27,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -190,12 +191,15 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 			provision.LogLines(log, slog.LevelError, "the provisioning file is not applied: what was stays", err)
 		}
 	}
-	for _, origin := range c.Unused(p.front.TCP(), p.dns.On(), p.nodes.Listening() != "") {
+	for _, origin := range c.Unused(p.front.Addrs(), p.dns.On(), p.nodes.Addrs()) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
-	listen := strings.Join(p.front.Addrs(), ",")
+	if open := web.InClear(slices.Concat(p.front.Addrs(), p.nodes.Addrs())); len(open) > 0 {
+		log.Warn(inClear, "listen", strings.Join(open, ","))
+	}
+	listen, nodes := strings.Join(p.front.Addrs(), ","), strings.Join(p.nodes.Addrs(), ",")
 	unit := systemd.Unit{Manager: manager, Serves: serves(listen, p.dns.Addrs()), Work: work(p.store), Log: log}
-	log.Info("started", "version", p.api.version, "listen", listen, "dns", p.dns.Addrs(), "nodes", p.nodes.Listening(), "db", c.DB)
+	log.Info("started", "version", p.api.version, "listen", listen, "dns", p.dns.Addrs(), "nodes", nodes, "db", c.DB)
 	// A request in flight may ask the DNS server, as POST /test does.
 	return daemon.Serve(ctx, log, daemon.List{unit.Begin, p.serveAPI, p.nodes.Serve}, daemon.List{p.dns.Serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
 		steps := reloadSteps(c, p.files, p.dns)
@@ -260,9 +264,12 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	if p.front, err = listenHTTP(c, sockets.HTTP, log); err != nil {
 		return nil, err
 	}
-	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, forms: entryForms, provisioned: c.Provision != ""}
+	if err = c.CheckTLS(p.front.Addrs(), p.nodes.Addrs()); err != nil {
+		return nil, err
+	}
+	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, forms: entryForms, certificate: c.Certificate, provisioned: c.Provision != ""}
 	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
-		p.nodes.WriteMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
+		c.Certificate.WriteMetrics, p.nodes.WriteMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
 	p.files = &provision.Files{
 		Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &p.api.provisionFaults, Transact: p.api.ops.provision, Refused: p.api.ops.tellRefused,
 	}
@@ -338,6 +345,9 @@ func (p *program) tasks() daemon.List {
 		p.checks.Run,
 		p.api.status.Record,
 		func(ctx context.Context) error {
+			return p.settings.Certificate.Watch(ctx, p.log, p.store.events.NoteExpiring)
+		},
+		func(ctx context.Context) error {
 			return p.addresses.Watch(ctx, p.settings.SyncInterval, p.store.SaveAddresses)
 		},
 		func(ctx context.Context) error {
@@ -360,7 +370,7 @@ func (o *operations) shown() page.Source {
 		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Places: store.ledger.PlacesOf, Usage: store.Usage, Usages: o.search,
 		Amiss: store.ledger.Amiss, Endpoints: o.checks.Endpoints, Leases: o.leases.Page, Held: o.leases.Held,
 		Secondaries: o.secondaries.States, Targets: store.targets.Unwell, Leftovers: store.ledger.Leftovers, Zones: store.ledger.ServiceZones,
-		Configuration: o.configured,
+		Configuration: o.configured, Certificate: o.certificate.Ends,
 		Hidden: func(ctx context.Context) (bool, error) {
 			if !engine.Addresses().Hidden {
 				return false, nil
@@ -432,6 +442,9 @@ func reloadSteps(c settings.Settings, files *provision.Files, dns *builtin.Serve
 	if c.Tokens != nil {
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
 	}
+	if c.Certificate != nil {
+		steps = append(steps, step{"read the certificate again", func(context.Context) error { return c.Certificate.Reload() }})
+	}
 	if c.Provision != "" {
 		steps = append(steps, step{"apply the provisioning file again", files.Apply})
 	}
@@ -500,7 +513,7 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, log *slog.Logger)
 		return nil, err
 	}
 	return web.NewServer(web.ServerConfig{
-		Listeners: listeners, Inherited: inherited, ConnContext: web.ConnContext, ShutdownTime: shutdownTime, Log: log,
+		Listeners: listeners, Inherited: inherited, ShutdownTime: shutdownTime, Log: log, TLS: c.Certificate.API,
 	}), nil
 }
 
@@ -510,20 +523,23 @@ func (p *program) serveAPI(ctx context.Context) error {
 	guards, routes := web.GuardConfig{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: p.log}, api.routes()
 	return p.front.Serve(ctx, web.Handlers{
 		TCP:  web.Speaking(c.Language, api.adapter.Safe(web.GuardTCP(guards, routes))),
-		Unix: web.Speaking(c.Language, api.adapter.Safe(web.GuardUnix(guards, routes))),
+		Unix: web.Speaking(c.Language, api.adapter.Safe(web.GuardSite(guards, routes))),
 	})
 }
 
 // listenNodes listens on all addresses of the nodes' listener or on none.
 func listenNodes(c settings.Settings, inherited []net.Listener, s *store, leases *lease.Table, log *slog.Logger) (*lease.Listener, error) {
 	routes := lease.NewNodes(lease.ListenerConfig{Leases: leases, Proxies: c.Proxies, Listed: s.ledger.Listed, Broken: broken, Log: log})
-	return lease.ListenNodes(lease.ListenConfig{Addresses: c.NodeListen, Inherited: inherited, Language: c.Language, ShutdownTime: shutdownTime}, routes)
+	return lease.ListenNodes(lease.ListenConfig{Addresses: c.NodeListen, Inherited: inherited, Certificate: c.Certificate, Language: c.Language, ShutdownTime: shutdownTime}, routes)
 }
 
 // credentialFolder returns the folder with the secrets of the provisioning file.
 func credentialFolder(c settings.Settings) provision.CredentialFolder {
 	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
 }
+
+// inClear is the warning about listeners.
+const inClear = "clients send tokens in clear to listeners beyond loopback without TLS: want tls:host:port, or a proxy on this host"
 
 // entryForms check the entries of provisioning files.
 var entryForms = provision.Forms{
@@ -542,6 +558,9 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	}
 	for _, origin := range c.Unheard() {
 		warn("%s: has no effect without a listener of its kind, or a socket of the service manager", origin)
+	}
+	if open := web.InClear(slices.Concat(c.Listen, c.NodeListen)); len(open) > 0 {
+		warn("%s: %s", strings.Join(open, ", "), inClear)
 	}
 	fault = errors.Join(fault, c.Refused())
 	fine := "ok"

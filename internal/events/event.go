@@ -52,6 +52,7 @@ const (
 	LeaseEnded           Kind = "lease.ended"
 	LeaseHeld            Kind = "lease.held" // leases whose time is over, which do not end
 	NotificationStopped  Kind = "notification.stopped"
+	CertificateExpiring  Kind = "certificate.expiring" // in 14 days, or it has
 
 	// Gap stands for events that are not kept any more. No row has it: Log.Page makes it.
 	Gap Kind = "gap"
@@ -63,7 +64,7 @@ var Kinds = []Kind{
 	RecordPublished, RecordChanged, RecordWithdrawn, RecordFailed, RecordConflict, RecordRecovered, ZoneDown, ZoneRecovered,
 	AddressChanged, LeftoverAppeared, LeftoverGone, OrphanFound, ProvisionApplied, ProvisionRefused, BackupMade, DatabaseRestored, SecondaryBehind, SecondaryCaughtUp,
 	EndpointDead, EndpointAlive,
-	LeaseCreated, LeaseRenewed, LeaseExpired, LeaseEnded, LeaseHeld, NotificationStopped,
+	LeaseCreated, LeaseRenewed, LeaseExpired, LeaseEnded, LeaseHeld, NotificationStopped, CertificateExpiring,
 }
 
 // Event is something that happened.

@@ -1,10 +1,15 @@
 package events
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"crypto/x509"
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -98,6 +103,16 @@ func (l *Log) add(ctx context.Context, tx *sql.Tx, seq sql.Null[int64], e Event)
 // Note stores an event that belongs to no other change of the database.
 func (l *Log) Note(ctx context.Context, e Event) error {
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Tx) error { return l.Add(ctx, tx, e) })
+}
+
+// NoteExpiring stores an event for a certificate that ends soon, unless one of the last 100 is for the same certificate.
+func (l *Log) NoteExpiring(ctx context.Context, c *x509.Certificate) error {
+	after := JSON(map[string]string{"not_after": c.NotAfter.UTC().Format(time.RFC3339), "sha256": fmt.Sprintf("%x", sha256.Sum256(c.Raw))})
+	last, err := l.Page(ctx, Filter{Kind: string(CertificateExpiring), Newest: true}, 100)
+	if err != nil || slices.ContainsFunc(last, func(e Event) bool { return bytes.Equal(e.Detail.After, after) }) {
+		return err
+	}
+	return l.Note(ctx, Event{Kind: CertificateExpiring, Detail: Detail{After: after}})
 }
 
 // Grown returns a channel that is closed at the next commit of an event.

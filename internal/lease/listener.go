@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"meshddns/internal/daemon"
@@ -19,56 +18,43 @@ const eighths = 2
 type Listener struct {
 	server  *Nodes
 	handler http.Handler
-	front   *web.Server // nil without sockets
+	front   *web.Server
 }
 
 // ListenConfig has the sockets of a Listener.
 type ListenConfig struct {
-	Addresses    []string       // host:port
-	Inherited    []net.Listener // from the service manager
-	Language     msg.Language   // of texts for requests without Accept-Language
+	Addresses    []string         // host:port or tls:host:port
+	Inherited    []net.Listener   // from the service manager
+	Certificate  *web.Certificate // of listeners with TLS; nil if there are none
+	Language     msg.Language     // of texts for requests without Accept-Language
 	ShutdownTime time.Duration
 }
 
 // ListenNodes binds all addresses or none. It allows all of them, because each request needs a token.
 func ListenNodes(c ListenConfig, s *Nodes) (*Listener, error) {
 	listeners, err := web.Listen(web.ListenConfig{List: c.Addresses, Flag: "-node-listen", Token: true})
-	if err != nil || len(listeners)+len(c.Inherited) == 0 {
-		return &Listener{}, err
+	if err != nil {
+		return nil, err
 	}
-	handler := web.Speaking(c.Language, s.Handler())
-	return &Listener{server: s, handler: handler, front: web.NewServer(web.ServerConfig{
-		Listeners: listeners, Inherited: c.Inherited, ShutdownTime: c.ShutdownTime, Eighths: eighths, Log: s.Log,
+	return &Listener{server: s, handler: web.Speaking(c.Language, s.Handler()), front: web.NewServer(web.ServerConfig{
+		Listeners: listeners, Inherited: c.Inherited, ShutdownTime: c.ShutdownTime, Eighths: eighths, Log: s.Log, TLS: c.Certificate.Nodes,
 	})}, nil
 }
 
-// Listening returns the addresses, "" without sockets.
-func (l *Listener) Listening() string {
-	if l.front == nil {
-		return ""
-	}
-	return strings.Join(l.front.Addrs(), ",")
-}
+// Addrs returns the addresses.
+func (l *Listener) Addrs() []string { return l.front.Addrs() }
 
 // Serve answers requests until ctx ends, as web.Server does.
 func (l *Listener) Serve(ctx context.Context) error {
-	if l.front == nil {
-		return nil
-	}
 	return l.front.Serve(ctx, web.Handlers{TCP: l.handler, Unix: http.NotFoundHandler()})
 }
 
 // Close closes the sockets, when the program cannot start.
-func (l *Listener) Close() error {
-	if l.front == nil {
-		return nil
-	}
-	return l.front.Close()
-}
+func (l *Listener) Close() error { return l.front.Close() }
 
-// WriteMetrics writes the figures of the listener.
+// WriteMetrics writes the figures of the listener, none without sockets.
 func (l *Listener) WriteMetrics(page *daemon.Page) {
-	if l.front != nil {
+	if len(l.Addrs()) > 0 {
 		l.server.WriteMetrics(page)
 		l.front.WriteMetrics(page, "meshddns_node")
 	}

@@ -88,7 +88,7 @@ const (
 // important are the patterns of a target that names none: all that an operator has to know.
 var important = []string{
 	string(events.RecordFailed), string(events.RecordConflict), string(events.RecordRecovered), "zone.*", string(events.LeftoverAppeared),
-	string(events.OrphanFound), string(events.ProvisionRefused), string(events.AddressChanged), "secondary.*",
+	string(events.OrphanFound), string(events.ProvisionRefused), string(events.AddressChanged), "secondary.*", string(events.CertificateExpiring),
 }
 
 // languages are the languages of messages by their names.

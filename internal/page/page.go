@@ -5,6 +5,7 @@ package page
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"database/sql"
 	"errors"
 	"net/http"
@@ -49,6 +50,7 @@ type Source struct {
 	WritesLeft    func() map[string]uint64                                                                                         // of nodes and checks, by provider
 	Addresses     func() reconcile.Addresses                                                                                       // of this host
 	Hidden        func(context.Context) (bool, error)                                                                              // there is a built-in zone, and no resolver finds it
+	Certificate   func() (leaf *x509.Certificate, soon bool)                                                                       // of the listeners with TLS, and whether it ends soon
 	Faults        func() int64                                                                                                     // for which the provisioning file is not applied
 	Refuse        func(w http.ResponseWriter, r *http.Request, err error)                                                          // answers where there is no page
 	Fault         func(r *http.Request, err error) *web.Failure                                                                    // logs a fault, and returns it without paths

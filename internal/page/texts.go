@@ -38,7 +38,7 @@ var eventLevels = map[events.Kind]string{
 	events.RecordPublished: "good", events.RecordRecovered: "good", events.ZoneRecovered: "good", events.LeftoverGone: "good",
 	events.RecordFailed: "bad", events.RecordConflict: "bad", events.ZoneDown: "bad", events.ProvisionRefused: "bad", events.SecondaryBehind: "bad", events.SecondaryCaughtUp: "good",
 	events.EndpointDead: "bad", events.EndpointAlive: "good",
-	events.LeftoverAppeared: "busy", events.OrphanFound: "busy", events.LeaseExpired: "busy", events.LeaseHeld: "bad", events.NotificationStopped: "bad",
+	events.LeftoverAppeared: "busy", events.OrphanFound: "busy", events.LeaseExpired: "busy", events.LeaseHeld: "bad", events.NotificationStopped: "bad", events.CertificateExpiring: "bad",
 }
 
 // advice returns what to do about a fault.

@@ -7,6 +7,7 @@ import (
 
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/web"
 )
 
 // option is a flag and the environment variable for it.
@@ -19,6 +20,7 @@ type option struct {
 	tcp     bool // has an effect on HTTP over TCP only
 	dns     bool // has an effect on the DNS server only
 	node    bool // has an effect on the listener of nodes only
+	tls     bool // has an effect on listeners with TLS only
 	read    func(s *Settings, values []string) error
 }
 
@@ -45,10 +47,15 @@ func source(family hostaddr.Family, at func(*Settings) *hostaddr.Source) func(*S
 	})
 }
 
-// addresses reads addresses to listen on, host:port.
-func addresses(form string, at func(*Settings) *[]string) func(*Settings, []string) error {
+// plain reads a text, which is checked later.
+func plain(at func(*Settings) *string) func(*Settings, []string) error {
+	return one(func(s *Settings, text string) error { *at(s) = text; return nil })
+}
+
+// addresses reads addresses to listen on, host:port, which may have a prefix.
+func addresses(form, prefix string, at func(*Settings) *[]string) func(*Settings, []string) error {
 	return func(s *Settings, texts []string) error {
-		err := eachOnce(texts, func(text string) error { return checkHostPort(text, form) })
+		err := eachOnce(texts, func(text string) error { return checkHostPort(text, prefix, form) })
 		if err == nil {
 			*at(s) = texts
 		}
@@ -59,12 +66,12 @@ func addresses(form string, at func(*Settings) *[]string) func(*Settings, []stri
 // options has all options in the order of the help.
 var options = []option{
 	{name: "listen", value: "address", preset: "127.0.0.1:8053", several: true, read: (*Settings).readListen,
-		usage: "address of the HTTP API: host:port, or unix:/path (mode 0660)"},
-	{name: "socket-group", value: "group", read: one((*Settings).readSocketGroup),
+		usage: "address of the HTTP API: host:port, tls:host:port for HTTPS, or unix:/path (mode 0660)"},
+	{name: "socket-group", value: "group", read: plain(func(s *Settings) *string { return &s.SocketGroup }),
 		usage: "group of the unix sockets, by name or number; without it: the program's own group"},
 	{name: "db", value: "file", preset: "meshddns.db", read: one((*Settings).readDB),
 		usage: "database file"},
-	{name: "dns-listen", value: "address", several: true, read: addresses(dnsForm, func(s *Settings) *[]string { return &s.DNS.Addresses }),
+	{name: "dns-listen", value: "address", several: true, read: addresses(dnsForm, "", func(s *Settings) *[]string { return &s.DNS.Addresses }),
 		usage: "address of the DNS server, UDP and TCP: host:port; without it there is no DNS server"},
 	{name: "dns-host", value: "name", several: true, dns: true, read: (*Settings).readDNSHosts,
 		usage: "name of the DNS server in NS and SOA records, then further names for NS records; without it: ns.<zone>"},
@@ -86,12 +93,18 @@ var options = []option{
 		usage: "Host name to accept, with or without a port; addresses and loopback names are always accepted"},
 	{name: "token-file", value: "file", tcp: true, read: one((*Settings).readTokenFile),
 		usage: "file with one or two tokens, one a line; required on an address that is not loopback"},
-	{name: "node-listen", value: "address", several: true, read: addresses(nodeForm, func(s *Settings) *[]string { return &s.NodeListen }),
-		usage: "address at which nodes renew their leases, over HTTP: host:port; without it there is no such listener"},
+	{name: "node-listen", value: "address", several: true, read: addresses(nodeForm, web.TLSPrefix, func(s *Settings) *[]string { return &s.NodeListen }),
+		usage: "address at which nodes renew their leases, over HTTP: host:port, or tls:host:port for HTTPS; without it there is no such listener"},
 	{name: "node-writes", value: "provider=n", several: true, read: (*Settings).readNodeWrites,
 		usage: "writes an hour that nodes and checks may cause at one account of a provider; 0: no limit; without it: 100 at a cloud, no limit at builtin, rfc2136, powerdns and webhook"},
 	{name: "trusted-proxy", value: "range", several: true, node: true, read: (*Settings).readProxies,
 		usage: "addresses of proxies in front of -node-listen: the client of their requests is in X-Forwarded-For"},
+	{name: "tls-cert", value: "file", tls: true, read: plain(func(s *Settings) *string { return &s.Certificate.Chain }),
+		usage: "certificate of the addresses tls:..., and the certificates up to its authority (PEM); read again when it changes"},
+	{name: "tls-key", value: "file", tls: true, read: plain(func(s *Settings) *string { return &s.Certificate.Key }),
+		usage: "private key of the certificate (PEM), which only its owner may read"},
+	{name: "tls-client-ca", value: "file", tls: true, read: plain(func(s *Settings) *string { return &s.Certificate.Authority }),
+		usage: "authority (PEM) of certificates that clients of -listen tls:... must have besides the token; without it they need none"},
 	{name: "sync-interval", value: "time", preset: "5m", read: one((*Settings).readSyncInterval),
 		usage: "time between synchronisations in the modes auto and upsert-only"},
 	{name: "provision", value: "file", read: one((*Settings).readProvision),

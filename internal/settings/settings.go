@@ -20,25 +20,26 @@ import (
 
 // Settings has the values of the command line and the environment.
 type Settings struct {
-	Listen       []string       // at least one; each host:port or unix:/path
+	Listen       []string       // at least one; each host:port, tls:host:port or unix:/path
 	SocketGroup  string         // group of unix sockets, by name or number; "": the program's own
-	NodeListen   []string       // of the nodes' listener; each host:port
+	NodeListen   []string       // of the nodes' listener; each host:port or tls:host:port
 	Proxies      []netip.Prefix // in front of it, whose X-Forwarded-For counts
 	DB           string         // path of the database file
 	DNS          nameserver.Config
 	Addresses    hostaddr.Sources
-	Controls     []string       // host:port, for checks of endpoints
-	NodeWrites   map[string]int // by provider: writes an hour that nodes and checks may cause at one account; 0: no limit
-	AllowHosts   []string       // in the form of web.GuardConfig.AllowHosts
-	Tokens       *web.Tokens    // nil: clients need no token
-	SyncInterval time.Duration  // at least 1s
-	Language     msg.Language   // of texts for requests without Accept-Language
-	LogFormat    string         // "text" or "json"
-	Provision    string         // a file or a folder, "" for none
-	Check        bool           // only report mistakes
-	Strict       bool           // with Check a warning is a mistake
-	Version      bool           // only print the version
-	Help         bool           // only print Usage
+	Controls     []string         // host:port, for checks of endpoints
+	NodeWrites   map[string]int   // by provider: writes an hour that nodes and checks may cause at one account; 0: no limit
+	AllowHosts   []string         // in the form of web.GuardConfig.AllowHosts
+	Tokens       *web.Tokens      // nil: clients need no token
+	Certificate  *web.Certificate // of listeners with TLS; nil: none
+	SyncInterval time.Duration    // at least 1s
+	Language     msg.Language     // of texts for requests without Accept-Language
+	LogFormat    string           // "text" or "json"
+	Provision    string           // a file or a folder, "" for none
+	Check        bool             // only report mistakes
+	Strict       bool             // with Check a warning is a mistake
+	Version      bool             // only print the version
+	Help         bool             // only print Usage
 
 	// Unknown has the names of variables that begin with MESHDDNS_ and resemble no setting.
 	Unknown []string
@@ -57,6 +58,7 @@ func Read(args, environ []string) (Settings, error) {
 	unknown, faults := texts.environment(environ)
 	faults = append(faults, texts.commandLine(args)...)
 	s := Settings{Unknown: unknown, Credentials: Lookup(environ, "CREDENTIALS_DIRECTORY"), given: map[string]string{}}
+	s.Certificate = &web.Certificate{Credentials: s.Credentials}
 	for _, o := range options {
 		values, origin := []string{o.preset}, "-"+o.name
 		if said, ok := texts[o.name]; ok {
@@ -69,8 +71,24 @@ func Read(args, environ []string) (Settings, error) {
 			faults = append(faults, prefixed(origin, err))
 		}
 	}
+	if c := s.Certificate; c.Chain+c.Key+c.Authority == "" {
+		s.Certificate = nil
+	} else if err := c.Reload(); err != nil {
+		faults = append(faults, fmt.Errorf("-tls-cert and -tls-key (want both): %w", err))
+	}
 	faults = append(faults, s.open())
 	return s, errors.Join(faults...)
+}
+
+// CheckTLS returns an error if an address with TLS has no certificate, or if -tls-client-ca has no address of the API.
+func (s *Settings) CheckTLS(listen, nodes []string) error {
+	switch api := slices.ContainsFunc(listen, isTLS); {
+	case s.Certificate == nil && (api || slices.ContainsFunc(nodes, isTLS)):
+		return errors.New("a listener with TLS (tls:host:port, or a socket named http-tls or node-tls) needs -tls-cert and -tls-key")
+	case s.given["tls-client-ca"] != "" && !api:
+		return errors.New("-tls-client-ca: the API has no listener with TLS: want -listen tls:host:port, or a socket named http-tls")
+	}
+	return nil
 }
 
 // prefixed puts the origin before each of the joined errors.
@@ -90,7 +108,7 @@ func prefixed(origin string, err error) error {
 func (s *Settings) open() error {
 	_, withToken := s.given["token-file"]
 	for _, address := range s.Listen {
-		if !withToken && !isUnix(address) && !web.Loopback(address) && !isName(address) {
+		if !withToken && !isUnix(address) && !web.Loopback(bare(address)) && !isName(address) {
 			return fmt.Errorf("-listen: %q is not a loopback address: -token-file is required", address)
 		}
 	}
@@ -98,10 +116,11 @@ func (s *Settings) open() error {
 }
 
 // Unused returns the origins of given settings that have no effect without HTTP over TCP, without
-// DNS, or without the listener of nodes.
-func (s *Settings) Unused(tcp, dns, node bool) (origins []string) {
+// DNS, without the listener of nodes, or without TLS.
+func (s *Settings) Unused(listen []string, dns bool, nodes []string) (origins []string) {
+	noTCP, noTLS := !slices.ContainsFunc(listen, isTCP), !slices.ContainsFunc(slices.Concat(listen, nodes), isTLS)
 	for _, o := range options {
-		if origin, ok := s.given[o.name]; ok && (o.tcp && !tcp || o.dns && !dns || o.node && !node) {
+		if origin, ok := s.given[o.name]; ok && (o.tcp && noTCP || o.dns && !dns || o.node && len(nodes) == 0 || o.tls && noTLS) {
 			origins = append(origins, origin)
 		}
 	}
@@ -110,8 +129,7 @@ func (s *Settings) Unused(tcp, dns, node bool) (origins []string) {
 
 // Unheard is Unused for the listeners of the settings alone.
 func (s *Settings) Unheard() (origins []string) {
-	tcp := slices.ContainsFunc(s.Listen, func(address string) bool { return !isUnix(address) })
-	return s.Unused(tcp, len(s.DNS.Addresses) > 0, len(s.NodeListen) > 0)
+	return s.Unused(s.Listen, len(s.DNS.Addresses) > 0, s.NodeListen)
 }
 
 // Refused returns errors for what a start refuses only when it binds the addresses.
@@ -120,6 +138,9 @@ func (s *Settings) Refused() error {
 	if slices.ContainsFunc(s.Listen, isUnix) {
 		_, err := web.GroupID(s.SocketGroup)
 		faults = append(faults, err)
+	}
+	if s.given["listen"] != "" || s.given["tls-client-ca"] == "" { // else a socket may be the listener
+		faults = append(faults, s.CheckTLS(s.Listen, s.NodeListen))
 	}
 	all := slices.Concat(s.Listen, s.DNS.Addresses, s.NodeListen)
 	if err := eachOnce(all, func(string) error { return nil }); err != nil {

@@ -2,7 +2,12 @@ package settings
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -104,22 +109,22 @@ func TestRepeated(t *testing.T) {
 func TestNoListener(t *testing.T) {
 	long := strings.Repeat("n", 200)
 	wantFaults(t, [][3]string{
-		{"listen", "", `no address: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
-		{"listen", "127.0.0.1", `"127.0.0.1" is not an address to listen on: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
-		{"listen", "::1:8053", `"::1:8053" is not an address to listen on: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
-		{"listen", "localhost:", `"localhost:" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
-		{"listen", "localhost:65536", `"localhost:65536" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
-		{"listen", "localhost:-1", `"localhost:-1" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
-		{"listen", "http://localhost:80", `"http://localhost:80" is not an address to listen on: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
-		{"listen", "a b:80", `"a b:80" has a host that is neither an address nor a name: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
-		{"listen", "127.0.0.256:80", `"127.0.0.256:80" has a host that is neither an address nor a name: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
-		{"listen", "unix:", `"unix:" has no path: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
-		{"listen", "unix:@meshddns", `"unix:@meshddns" is an abstract socket, which every user can open: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
+		{"listen", "", `no address: want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path`},
+		{"listen", "127.0.0.1", `"127.0.0.1" is not an address to listen on: want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path`},
+		{"listen", "::1:8053", `"::1:8053" is not an address to listen on: want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path`},
+		{"listen", "localhost:", `"localhost:" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path`},
+		{"listen", "localhost:65536", `"localhost:65536" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path`},
+		{"listen", "localhost:-1", `"localhost:-1" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path`},
+		{"listen", "http://localhost:80", `"http://localhost:80" is not an address to listen on: want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path`},
+		{"listen", "a b:80", `"a b:80" has a host that is neither an address nor a name: want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path`},
+		{"listen", "127.0.0.256:80", `"127.0.0.256:80" has a host that is neither an address nor a name: want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path`},
+		{"listen", "unix:", `"unix:" has no path: want unix:/path`},
+		{"listen", "unix:@meshddns", `"unix:@meshddns" is abstract and has no file whose mode would guard it: want unix:/path`},
 		{"listen", "unix:/" + long, fmt.Sprintf(`"unix:/%s" has a path of 201 octets: want at most 107`, long)},
 		{"listen", ":8053", `":8053" is not a loopback address: -token-file is required`},
 		{"listen", "192.0.2.1:0", `"192.0.2.1:0" is not a loopback address: -token-file is required`},
 		{"listen", "127.0.0.1:8053,unix:/run/x,127.0.0.1:8053", `"127.0.0.1:8053" is given twice`},
-		{"listen", "unix:/run/x,unix:", `"unix:" has no path: want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path`},
+		{"listen", "unix:/run/x,unix:", `"unix:" has no path: want unix:/path`},
 		{"listen", "unix:/run/x,0.0.0.0:80", `"0.0.0.0:80" is not a loopback address: -token-file is required`},
 		{"dns-listen", "53", `"53" is not an address to listen on: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
 		{"dns-listen", "127.0.0.1:99999", `"127.0.0.1:99999" has no port from 0 to 65535: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
@@ -168,7 +173,7 @@ func TestNonsense(t *testing.T) {
 		{"node-writes", "webhook=-1", `"webhook=-1" has no number from 0 to 100000: want PROVIDER=N, such as cloudflare=600`},
 		{"node-writes", "webhook=100001", `"webhook=100001" has no number from 0 to 100000: want PROVIDER=N, such as cloudflare=600`},
 		{"node-writes", "webhook=1,webhook=2", `"webhook=2": the provider is given twice`},
-		{"node-listen", "8054", `"8054" is not an address to listen on: want host:port, such as 0.0.0.0:8054 or [::]:8054`},
+		{"node-listen", "8054", `"8054" is not an address to listen on: want host:port, such as 0.0.0.0:8054 or [::]:8054, or tls:host:port`},
 		{"trusted-proxy", "proxy", `"proxy" is not a range of addresses: want one such as 192.0.2.1 or 10.0.0.0/8`},
 		{"token-file", "", `"" is not a file: omit the flag to require no token`},
 		{"token-file", "/nonexistent/token", `token file: open /nonexistent/token: no such file or directory`},
@@ -319,19 +324,98 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// certificate writes a certificate and its key.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(nil, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// The certificate is read with the settings: both files or none. Addresses with TLS need it, and -tls-client-ca needs such an
+// address of the API.
+func TestTLS(t *testing.T) {
+	cert, key := certificate(t)
+	_, other := certificate(t)
+	const needs = "a listener with TLS (tls:host:port, or a socket named http-tls or node-tls) needs -tls-cert and -tls-key"
+	const noAPI = "-tls-client-ca: the API has no listener with TLS: want -listen tls:host:port, or a socket named http-tls"
+	for _, c := range []struct{ args, want string }{
+		{"-listen=tls:127.0.0.1:1 -tls-cert=" + cert + " -tls-key=" + key, ""},
+		{"-node-listen=tls:0.0.0.0:1 -tls-cert=" + cert + " -tls-key=" + key, ""},
+		{"-listen=tls:127.0.0.1:1 -tls-client-ca=" + cert + " -tls-cert=" + cert + " -tls-key=" + key, ""},
+		{"-listen=tls:127.0.0.1:1", needs},
+		{"-node-listen=tls:127.0.0.1:1", needs},
+		{"-tls-cert=" + cert, "-tls-cert and -tls-key (want both): open : no such file or directory"},
+		{"-tls-key=" + key, "-tls-cert and -tls-key (want both): open : no such file or directory"},
+		{"-listen=tls:127.0.0.1:1 -tls-client-ca=" + cert, "-tls-cert and -tls-key (want both): open : no such file or directory"},
+		{"-tls-cert=" + cert + " -tls-key=" + other, "-tls-cert and -tls-key (want both): " + cert + " and " + other + ": tls: private key does not match public key"},
+		{"-listen=127.0.0.1:1 -node-listen=tls:127.0.0.1:2 -tls-client-ca=" + cert + " -tls-cert=" + cert + " -tls-key=" + key, noAPI},
+		{"-listen=tls:127.0.0.1:1 -tls-client-ca=" + key + " -tls-cert=" + cert + " -tls-key=" + key, "-tls-cert and -tls-key (want both): " + key + ": no certificate in PEM"},
+		{"-listen=127.0.0.1:1,tls:127.0.0.1:1 -tls-cert=" + cert + " -tls-key=" + key, `-listen: "tls:127.0.0.1:1" is given twice`},
+		{"-node-listen=tls:127.0.0.1:1,127.0.0.1:1 -tls-cert=" + cert + " -tls-key=" + key, `-node-listen: "127.0.0.1:1" is given twice`},
+		{"-listen=tls:127.0.0.1:1 -node-listen=127.0.0.1:1 -tls-cert=" + cert + " -tls-key=" + key, `-listen, -dns-listen, -node-listen: "127.0.0.1:1" is given twice`},
+		{"-listen=tls:0.0.0.0:1 -tls-cert=" + cert + " -tls-key=" + key, `-listen: "tls:0.0.0.0:1" is not a loopback address: -token-file is required`},
+		{"-listen=tls:8443", `-listen: "tls:8443" is not an address to listen on: want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path`},
+		{"-dns-listen=tls:127.0.0.1:1", `-dns-listen: "tls:127.0.0.1:1" is not an address to listen on: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
+	} {
+		s, err := Read(strings.Fields(c.args), nil)
+		if err == nil {
+			err = s.Refused()
+		}
+		if got := fmt.Sprint(err); got != cmp.Or(c.want, "<nil>") {
+			t.Errorf("%s: %s\nwant %s", c.args, got, c.want)
+		}
+	}
+	// A socket of the service manager may be the listener, which only a start knows.
+	s, err := Read([]string{"-tls-client-ca", cert, "-tls-cert", cert, "-tls-key", key}, nil)
+	if err != nil || s.Refused() != nil || fmt.Sprint(s.Unheard()) != "[-tls-cert -tls-key -tls-client-ca]" {
+		t.Errorf("%v, %v, %v", err, s.Refused(), s.Unheard())
+	}
+	if err := s.CheckTLS([]string{"tls:192.0.2.1:443", "/run/x"}, nil); err != nil {
+		t.Error(err)
+	}
+	if err := s.CheckTLS([]string{"/run/x"}, nil); err == nil || err.Error() != noAPI {
+		t.Error(err)
+	}
+}
+
 func TestUnused(t *testing.T) {
-	s, err := Read([]string{"-token-file", tokenFile(t, 0o600), "-dns-host", "ns.example", "-db", "x"}, []string{"MESHDDNS_DNS_NSID=x", "MESHDDNS_ALLOW_HOST=x"})
+	cert, key := certificate(t)
+	s, err := Read([]string{"-token-file", tokenFile(t, 0o600), "-dns-host", "ns.example", "-db", "x", "-tls-key", key},
+		[]string{"MESHDDNS_DNS_NSID=x", "MESHDDNS_ALLOW_HOST=x", "MESHDDNS_TLS_CERT=" + cert})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		tcp, dns bool
-		want     string
+		listen string
+		dns    bool
+		nodes  []string
+		want   string
 	}{
-		{true, true, "[]"}, {false, true, "[MESHDDNS_ALLOW_HOST -token-file]"}, {true, false, "[-dns-host MESHDDNS_DNS_NSID]"},
+		{"tls:127.0.0.1:1", true, nil, "[]"}, {"127.0.0.1:1", true, []string{"tls:127.0.0.1:2"}, "[]"}, {"127.0.0.1:1", true, []string{"127.0.0.1:2"}, "[MESHDDNS_TLS_CERT -tls-key]"},
+		{"unix:/x", true, nil, "[MESHDDNS_ALLOW_HOST -token-file MESHDDNS_TLS_CERT -tls-key]"}, {"/x", true, nil, "[MESHDDNS_ALLOW_HOST -token-file MESHDDNS_TLS_CERT -tls-key]"},
+		{"tls:127.0.0.1:1", false, nil, "[-dns-host MESHDDNS_DNS_NSID]"},
 	} {
-		if got := fmt.Sprint(s.Unused(c.tcp, c.dns, true)); got != c.want {
-			t.Errorf("TCP %t, DNS %t: %s, want %s", c.tcp, c.dns, got, c.want)
+		if got := fmt.Sprint(s.Unused([]string{c.listen}, c.dns, c.nodes)); got != c.want {
+			t.Errorf("%s, DNS %t, nodes %v: %s, want %s", c.listen, c.dns, c.nodes, got, c.want)
 		}
 	}
 }

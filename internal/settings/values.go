@@ -23,17 +23,24 @@ const (
 	unixScheme   = "unix:"
 	maxUnixPath  = 107 // octets, the limit of the kernel (unix(7))
 	minInterval  = time.Second
-	listenForm   = "want host:port, such as 127.0.0.1:8053 or [::1]:8053, or unix:/path"
-	nodeForm     = "want host:port, such as 0.0.0.0:8054 or [::]:8054"
+	listenForm   = "want host:port, such as 127.0.0.1:8053 or [::1]:8053, tls:host:port, or unix:/path"
+	nodeForm     = "want host:port, such as 0.0.0.0:8054 or [::]:8054, or tls:host:port"
 	dnsForm      = "want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53"
 	intervalForm = "such as 5m"
 )
+
+// bare returns an address without tls:.
+func bare(address string) string { return strings.TrimPrefix(address, web.TLSPrefix) }
+
+func isTCP(address string) bool { return !strings.Contains(address, "/") }
+
+func isTLS(address string) bool { return strings.HasPrefix(address, web.TLSPrefix) }
 
 func isUnix(address string) bool { return strings.HasPrefix(address, unixScheme) }
 
 // isName reports whether the host of an address is a name, not an IP address.
 func isName(address string) bool {
-	host, _, err := net.SplitHostPort(address)
+	host, _, err := net.SplitHostPort(bare(address))
 	_, notAddress := netip.ParseAddr(host)
 	return err == nil && host != "" && notAddress != nil
 }
@@ -60,17 +67,12 @@ func (s *Settings) readCheckControls(texts []string) error {
 	})
 }
 
-func (s *Settings) readSocketGroup(text string) error {
-	s.SocketGroup = text
-	return nil
-}
-
-// eachOnce checks addresses to listen on. It refuses duplicates.
+// eachOnce checks addresses to listen on. It refuses duplicates, also one with tls: and one without.
 func eachOnce(texts []string, check func(string) error) error {
 	var faults []error
 	for i, text := range texts {
 		err := check(text)
-		if err == nil && slices.Contains(texts[:i], text) && !strings.HasSuffix(text, ":0") {
+		if err == nil && slices.ContainsFunc(texts[:i], func(other string) bool { return bare(other) == bare(text) }) && !strings.HasSuffix(text, ":0") {
 			err = fmt.Errorf("%q is given twice", text)
 		}
 		faults = append(faults, err)
@@ -82,21 +84,19 @@ func eachOnce(texts []string, check func(string) error) error {
 // guards them.
 func checkListen(text string) error {
 	path, ok := strings.CutPrefix(text, unixScheme)
-	switch {
+	switch err := web.CheckAddress(text); {
 	case !ok:
-		return checkHostPort(text, listenForm)
-	case path == "":
-		return fmt.Errorf("%q has no path: %s", text, listenForm)
-	case path[0] == '@':
-		return fmt.Errorf("%q is an abstract socket, which every user can open: %s", text, listenForm)
+		return checkHostPort(text, web.TLSPrefix, listenForm)
+	case err != nil:
+		return err
 	case len(path) > maxUnixPath:
 		return fmt.Errorf("%q has a path of %d octets: want at most %d", text, len(path), maxUnixPath)
 	}
 	return nil
 }
 
-func checkHostPort(text, form string) error {
-	host, port, err := net.SplitHostPort(text)
+func checkHostPort(text, prefix, form string) error {
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(text, prefix))
 	if err != nil {
 		return fmt.Errorf("%q is not an address to listen on: %s", text, form)
 	}

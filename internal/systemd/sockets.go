@@ -12,10 +12,22 @@ import (
 
 // The names of sockets (FileDescriptorName= in a socket unit).
 const (
-	nameHTTP = "http" // TCP or a unix stream
-	nameDNS  = "dns"  // TCP and UDP
-	nameNode = "node" // TCP
+	nameHTTP = "http"
+	nameDNS  = "dns"
+	nameNode = "node"
+	withTLS  = "-tls" // after http or node
 )
+
+// wanted says which sockets a name allows.
+var wanted = map[string]string{
+	nameHTTP: "TCP, or a unix stream socket with a path (ListenStream=)", nameHTTP + withTLS: "TCP (ListenStream=)",
+	nameDNS: "TCP or UDP (ListenStream=, ListenDatagram=)", nameNode: "TCP (ListenStream=)", nameNode + withTLS: "TCP (ListenStream=)",
+}
+
+// tlsListener marks a socket whose clients speak TLS (web.HasTLS).
+type tlsListener struct{ *net.TCPListener }
+
+func (tlsListener) TLS() {}
 
 const (
 	firstSocket = 3   // SD_LISTEN_FDS_START
@@ -25,8 +37,8 @@ const (
 // Sockets has the sockets that the manager opened. The manager keeps descriptors of its own, so
 // connections and packets that arrive while the program is stopped wait for the next start.
 type Sockets struct {
-	HTTP   []net.Listener   // *net.TCPListener or *net.UnixListener
-	Node   []net.Listener   // *net.TCPListener
+	HTTP   []net.Listener   // *net.TCPListener, one with the method TLS, or *net.UnixListener
+	Node   []net.Listener   // *net.TCPListener, or one with the method TLS
 	DNSTCP []net.Listener   // *net.TCPListener
 	DNSUDP []net.PacketConn // *net.UDPConn
 }
@@ -60,8 +72,8 @@ func inherit(first int, names []string) (s Sockets, err error) {
 
 // add adds a socket to the list for its name and kind.
 func (s *Sockets) add(file *os.File, name string) error {
-	if name != nameHTTP && name != nameDNS && name != nameNode {
-		return fmt.Errorf("unknown name: want %s, %s or %s (FileDescriptorName= in the socket unit)", nameHTTP, nameDNS, nameNode)
+	if wanted[name] == "" {
+		return errors.New("unknown name: want http, http-tls, dns, node or node-tls (FileDescriptorName= in the socket unit)")
 	}
 	kind, err := syscall.GetsockoptInt(int(file.Fd()), syscall.SOL_SOCKET, syscall.SO_TYPE)
 	if err != nil {
@@ -97,7 +109,10 @@ func (s *Sockets) addListener(file *os.File, name string) error {
 	if err != nil {
 		return err
 	}
-	_, isTCP := listener.(*net.TCPListener)
+	tcp, isTCP := listener.(*net.TCPListener)
+	if plain, ok := strings.CutSuffix(name, withTLS); ok && isTCP {
+		listener, name = tlsListener{tcp}, plain
+	}
 	switch address := listener.Addr(); {
 	case isTCP && name == nameDNS:
 		s.DNSTCP = append(s.DNSTCP, listener)
@@ -113,12 +128,5 @@ func (s *Sockets) addListener(file *os.File, name string) error {
 
 // wrongKind returns an error with the kind of the socket and the kinds that its name allows.
 func wrongKind(name string, address net.Addr) error {
-	want := "TCP, or a unix stream socket with a path (ListenStream=)"
-	switch name {
-	case nameNode:
-		want = "TCP (ListenStream=)"
-	case nameDNS:
-		want = "TCP or UDP (ListenStream=, ListenDatagram=)"
-	}
-	return fmt.Errorf("it is %s %s: want %s", address.Network(), address, want)
+	return fmt.Errorf("it is %s %s: want %s", address.Network(), address, wanted[name])
 }

@@ -88,6 +88,24 @@ func TestInherit(t *testing.T) {
 	unused(t, first, 4)
 }
 
+// Sockets whose clients speak TLS are beside the others, and have the mark that package web asks for.
+func TestInheritTLS(t *testing.T) {
+	files := kinds(t)
+	s, err := inherit(given(t, files["tcp"], files["tcp"], files["tcp"], files["tcp"]), []string{"http", "http-tls", "node-tls", "node"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var marks []bool
+	for _, l := range append(s.HTTP, s.Node...) {
+		_, ok := l.(interface{ TLS() })
+		marks = append(marks, ok)
+	}
+	if got := fmt.Sprint(len(s.HTTP), marks); got != "2 [false true true false]" {
+		t.Error(got)
+	}
+}
+
 // unused tells descriptors that are left open.
 func unused(t *testing.T, first, count int) {
 	t.Helper()
@@ -106,9 +124,12 @@ func TestWrongSockets(t *testing.T) {
 		{"unixgram", "dns", "it is unixgram /"},
 		{"abstract", "http", "it is unix @meshddns-test-http"},
 		{"unix", "dns", "it is unix /"},
+		{"unix", "http-tls", "it is unix /"},
+		{"udp", "node-tls", "it is udp 127.0.0.1:"},
+		{"tcp", "dns-tls", "unknown name: "},
 		{"connection", "http", "it does not listen: want Accept=no in the socket unit"},
 		{"file", "http", "it is no socket: "},
-		{"tcp", "meshddns.socket", "unknown name: want http, dns or node (FileDescriptorName= in the socket unit)"},
+		{"tcp", "meshddns.socket", "unknown name: want http, http-tls, dns, node or node-tls (FileDescriptorName= in the socket unit)"},
 		{"tcp", "", "unknown name: "},
 	} {
 		first := given(t, files["tcp"], files[test.kind])

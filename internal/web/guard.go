@@ -62,13 +62,8 @@ func GuardTCP(cfg GuardConfig, next http.Handler) http.Handler {
 	return g.checkHost(g.checkSite(g.checkToken(next)))
 }
 
-// GuardUnix guards a unix socket. It checks the site only, because a proxy may forward a browser's request. File permissions
-// limit the clients, and DNS rebinding cannot reach a socket.
-func GuardUnix(cfg GuardConfig, next http.Handler) http.Handler {
-	return GuardSite(cfg, next)
-}
-
-// GuardSite refuses the requests that a browser sends for another site, and notifications of this program.
+// GuardSite refuses the requests that a browser sends for another site, and notifications of this program. It guards a unix
+// socket, because a proxy may forward a browser's request. File permissions limit the clients, and DNS rebinding cannot reach it.
 func GuardSite(cfg GuardConfig, next http.Handler) http.Handler { return newGuard(cfg).checkSite(next) }
 
 // guard has the state of the checks.
@@ -247,8 +242,8 @@ func WithCaller(r *http.Request, caller string) *http.Request {
 	return r.WithContext(withCaller(r.Context(), caller))
 }
 
-// ConnContext stores the user and process at the other end of a unix socket, for Caller. It is an http.Server.ConnContext.
-func ConnContext(ctx context.Context, c net.Conn) context.Context {
+// withPeer stores the user and process at the other end of a unix socket, for Caller.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if socket, ok := c.(*net.UnixConn); ok {
 		return withCaller(ctx, peer(socket))
 	}

@@ -64,7 +64,7 @@ func listen(t *testing.T, ln net.Listener, handler http.Handler) net.Addr {
 	s := httptest.NewUnstartedServer(handler)
 	s.Listener.Close()
 	s.Listener = ln
-	s.Config.ConnContext = ConnContext
+	s.Config.ConnContext = withPeer
 	s.Start()
 	t.Cleanup(s.Close)
 	return ln.Addr()
@@ -87,7 +87,7 @@ func serveUnix(t *testing.T, cfg GuardConfig) net.Addr {
 		t.Fatal(err)
 	}
 	cfg.Deny = deny
-	return listen(t, ln, GuardUnix(cfg, http.HandlerFunc(sayCaller)))
+	return listen(t, ln, GuardSite(cfg, http.HandlerFunc(sayCaller)))
 }
 
 // send writes a request as it stands, with \n for the line ends, and gives the answer as "403 cross_site". It
@@ -405,7 +405,7 @@ func TestCaller(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Close()
-		r := httptest.NewRequestWithContext(ConnContext(t.Context(), c), "GET", "/", nil)
+		r := httptest.NewRequestWithContext(withPeer(t.Context(), c), "GET", "/", nil)
 		if got := Caller(r); got != "unix socket" {
 			t.Errorf("got %q", got)
 		}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,14 +16,24 @@ import (
 
 // ListenConfig has the addresses for Listen.
 type ListenConfig struct {
-	List  []string // host:port or unix:/path
+	List  []string // host:port, tls:host:port or unix:/path
 	Group string   // group of unix sockets, by name or number; "": the program's own
 	Flag  string   // that gave the list, for errors; "": -listen
 	Token bool     // clients need a token, so addresses that are not loopback are allowed
 }
 
-// unixPrefix is the prefix of a unix socket's address.
-const unixPrefix = "unix:"
+// unixPrefix is the prefix of a unix socket's address, and TLSPrefix that of an address with TLS.
+const (
+	unixPrefix = "unix:"
+	TLSPrefix  = "tls:"
+)
+
+// InClear returns the addresses at which a network can read what clients send.
+func InClear(addresses []string) []string {
+	return slices.DeleteFunc(slices.Clone(addresses), func(address string) bool {
+		return strings.HasPrefix(address, TLSPrefix) || strings.Contains(address, "/") || Loopback(address)
+	})
+}
 
 // socketMode is the mode of a socket's file, which alone limits the clients: its user and
 // group may connect.
@@ -44,22 +55,19 @@ func CheckAddress(address string) error {
 
 // Listen binds all addresses. On an error it binds none.
 func Listen(c ListenConfig) (listeners []net.Listener, err error) {
-	defer func() {
+	for _, address := range c.List {
+		listener, err := c.listen(address)
+		if err == nil {
+			listeners = append(listeners, listener)
+			if err = Guarded(listener, c.Token); err != nil {
+				err = fmt.Errorf("%s: %q %w", c.flag(), address, err)
+			}
+		}
 		if err != nil {
 			for _, l := range listeners {
 				l.Close()
 			}
-			listeners = nil
-		}
-	}()
-	for _, address := range c.List {
-		listener, err := c.listen(address)
-		if err != nil {
-			return listeners, err
-		}
-		listeners = append(listeners, listener)
-		if err := Guarded(listener, c.Token); err != nil {
-			return listeners, fmt.Errorf("%s: %q %w", c.flag(), address, err)
+			return nil, err
 		}
 	}
 	return listeners, nil
@@ -93,9 +101,13 @@ func (c ListenConfig) listen(address string) (net.Listener, error) {
 	}
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	if !ok {
+		address, secure := strings.CutPrefix(address, TLSPrefix)
 		listener, err := net.Listen(networkOf(address), address)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("%s: %w", c.flag(), err)
+		case secure:
+			return tlsListener{listener.(*net.TCPListener)}, nil
 		}
 		return listener, nil
 	}

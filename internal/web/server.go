@@ -5,11 +5,11 @@ package web
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,13 +36,13 @@ const (
 
 // ServerConfig has the sockets of a Server.
 type ServerConfig struct {
-	Listeners []net.Listener // bound by this program: Serve accepts all queued connections before it closes them
-	Inherited []net.Listener // from the service manager, which keeps them open: queued connections wait for the next start
-	// ConnContext is http.Server.ConnContext for the accepted connection; nil: none.
-	ConnContext  func(context.Context, net.Conn) context.Context
-	ShutdownTime time.Duration // from the stop on, for requests in flight
-	Eighths      uint64        // of the descriptors, for connections; 0: DescriptorEighths
-	Log          *slog.Logger
+	Listeners    []net.Listener // bound by this program: Serve accepts all queued connections before it closes them
+	Inherited    []net.Listener // from the service manager, which keeps them open: queued connections wait for the next start
+	ShutdownTime time.Duration  // from the stop on, for requests in flight
+	Eighths      uint64         // of the descriptors, for connections; 0: DescriptorEighths
+	// TLS returns the settings of the next connection at a listener that HasTLS. Without such listeners it is not called.
+	TLS func() *tls.Config
+	Log *slog.Logger
 }
 
 // Handlers answer requests over TCP, and over unix sockets.
@@ -74,17 +74,16 @@ func newLimiter(places int) *connlimit.Limiter {
 	})
 }
 
-// Addrs returns the addresses of all sockets: host:port, or the path.
+// Addrs returns the addresses of all sockets: host:port, tls:host:port, or the path.
 func (s *Server) Addrs() (addresses []string) {
 	for _, l := range s.listeners() {
-		addresses = append(addresses, l.Addr().String())
+		address := l.Addr().String()
+		if HasTLS(l) {
+			address = TLSPrefix + address
+		}
+		addresses = append(addresses, address)
 	}
 	return addresses
-}
-
-// TCP reports whether the server has a TCP socket.
-func (s *Server) TCP() bool {
-	return slices.ContainsFunc(s.listeners(), func(l net.Listener) bool { return l.Addr().Network() == "tcp" })
 }
 
 // listeners returns all sockets, those that this program bound first.
@@ -120,14 +119,18 @@ func (s *Server) Serve(ctx context.Context, h Handlers) error {
 	defer s.Close()
 	server := s.server(h)
 	var accepting sync.WaitGroup
-	failed := make(chan error, len(s.listeners()))
+	failed, lines := make(chan error, len(s.listeners())), NewRefusalLines(s.config.Log)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for i, l := range s.listeners() {
 		bound := i < len(s.config.Listeners)
 		accepting.Go(func() {
+			limited := s.limiter.Listen(ctx, l, bound)
+			if HasTLS(l) {
+				limited = handshakes{limited, s.config.TLS, lines}
+			}
 			// http.Server.Serve closes the socket when it returns.
-			err := daemon.Call(func() error { return server.Serve(s.limiter.Listen(ctx, l, bound)) })
+			err := daemon.Call(func() error { return server.Serve(limited) })
 			if !errors.Is(err, connlimit.ErrStopped) {
 				failed <- err
 				cancel()
@@ -173,11 +176,11 @@ func (s *Server) server(h Handlers) *http.Server {
 type connKey struct{}
 
 func (s *Server) connContext(ctx context.Context, accepted net.Conn) context.Context {
-	c := accepted.(*connlimit.Conn)
-	if s.config.ConnContext != nil {
-		ctx = s.config.ConnContext(ctx, c.Conn)
+	c, ok := accepted.(*connlimit.Conn)
+	if !ok {
+		c = accepted.(*secured).limited
 	}
-	return context.WithValue(ctx, connKey{}, c)
+	return context.WithValue(withPeer(ctx, c.Conn), connKey{}, c)
 }
 
 type serverKey struct{}
