@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"context"
+	"crypto/x509"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -174,6 +175,31 @@ func TestCounts(t *testing.T) {
 }
 
 // A rolled back change leaves no event, and its seq is used by the next one.
+// A certificate that ends soon has one event, also after another one and a restart, while it is one of the last 100.
+func TestNoteExpiring(t *testing.T) {
+	w := newWorld(t)
+	noted := func(want int, raw ...string) {
+		t.Helper()
+		for _, raw := range raw {
+			if err := w.NoteExpiring(t.Context(), &x509.Certificate{Raw: []byte(raw), NotAfter: w.now}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if seqs, _ := w.seqs(events.Filter{Kind: "certificate.*"}, 1000); len(seqs) != want {
+			t.Errorf("%d events, want %d", len(seqs), want)
+		}
+	}
+	noted(1, "a", "a")
+	noted(2, "b", "a")
+	w.Log = events.New(w.db, w.tx, func() time.Time { return w.now }, func(int64) {})
+	noted(2, "a", "b")
+	for i := range 98 {
+		w.note(events.Event{Kind: events.CertificateExpiring, Detail: events.Detail{After: events.JSON(i)}})
+	}
+	noted(100, "a")
+	noted(102, "c", "a")
+}
+
 func TestEventBelongsToItsTransaction(t *testing.T) {
 	w := newWorld(t)
 	fault := errors.New("the change fails")

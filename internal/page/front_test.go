@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"crypto/x509"
 	"database/sql"
 	"fmt"
 	"net/http"
@@ -37,6 +38,12 @@ func TestVerdict(t *testing.T) {
 		{map[string]uint64{"failed": 4, "conflict": 1, "none": 2, "pending": 1}, on, func(w *world) { w.Faults = func() int64 { return 3 } },
 			`bad"><span>Not all is well: names failed: 4, names in conflict: 1, names without a provider: 2, faults in the provisioning file: 3, names that wait: 1.<`},
 		{nil, on, func(w *world) { w.Hidden = func(context.Context) (bool, error) { return true, nil } }, `bad"><span>Not all is well: no resolver finds the built-in zones.<`},
+		{nil, on, func(w *world) {
+			w.Certificate = func() (*x509.Certificate, bool) { return &x509.Certificate{}, true }
+		}, `bad"><span>Not all is well: TLS certificate ends soon or has ended.<`},
+		{nil, on, func(w *world) {
+			w.Certificate = func() (*x509.Certificate, bool) { return &x509.Certificate{}, false }
+		}, `good"><span>All is well: names published: 0.<`},
 		{nil, mesh.Configuration{Provider: "builtin", SyncMode: mesh.Auto}, nil, `busy"><span>Publishing is paused: enabled is false in the configuration.<`},
 		{nil, mesh.Configuration{Provider: "builtin", Enabled: true, SyncMode: "sometimes"}, nil, `busy"><span>Publishing is paused: POST /api/v1/ddns/sync publishes.<`},
 		{map[string]uint64{"failed": 4}, mesh.Configuration{Provider: "builtin"}, nil, `bad"><span>Publishing is paused: enabled is false in the configuration; names failed: 4.<`},

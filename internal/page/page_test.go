@@ -137,6 +137,7 @@ func newWorld(t *testing.T) *world {
 	w.WritesLeft = func() map[string]uint64 { return nil }
 	w.Addresses = func() reconcile.Addresses { return reconcile.Addresses{} }
 	w.Hidden = func(context.Context) (bool, error) { return false, nil }
+	w.Certificate = (*web.Certificate)(nil).Ends
 	w.Faults = func() int64 { return 0 }
 	w.Refuse = func(w http.ResponseWriter, _ *http.Request, _ error) { http.Error(w, "{}", http.StatusNotFound) }
 	w.Fault = func(_ *http.Request, err error) *web.Failure { return web.FailureOf(err, nil) }

@@ -1,0 +1,462 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"meshddns/internal/daemon"
+	"meshddns/test/support"
+)
+
+// signed is a certificate and its key.
+type signed struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// newSigned makes a certificate for 127.0.0.1 that is valid until a time. Without a signer it signs itself, and others.
+func newSigned(t testing.TB, key crypto.Signer, until time.Time, by *signed) *signed {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, NotBefore: until.Add(-400 * 24 * time.Hour), NotAfter: until, IsCA: by == nil, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	signer := &signed{template, key}
+	if by != nil {
+		signer = by
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.cert, key.Public(), signer.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &signed{cert, key}
+}
+
+func ecKey(t testing.TB) crypto.Signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (s *signed) pem() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.cert.Raw}))
+}
+
+func (s *signed) keyPEM(t testing.TB) string {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(s.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+// put replaces a file by rename, as certbot and lego do, with a mode.
+func put(t testing.TB, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path+".new", []byte(text), mode), os.Chmod(path+".new", mode), os.Rename(path+".new", path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write puts the pair into the files of a Certificate.
+func (s *signed) write(t testing.TB, c *Certificate) {
+	t.Helper()
+	put(t, c.Chain, s.pem(), 0o644)
+	put(t, c.Key, s.keyPEM(t), 0o600)
+}
+
+// files returns a Certificate whose files have a pair.
+func files(t testing.TB, s *signed) *Certificate {
+	t.Helper()
+	dir := t.TempDir()
+	c := &Certificate{Chain: filepath.Join(dir, "chain.pem"), Key: filepath.Join(dir, "key.pem")}
+	s.write(t, c)
+	if err := c.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func inAYear() time.Time { return time.Now().Add(365 * 24 * time.Hour).Truncate(time.Second) }
+
+// serveTLS serves a handler at an address with TLS.
+func serveTLS(t testing.TB, config func() *tls.Config, log *slog.Logger, h http.HandlerFunc) (address string, s *Server, stop func()) {
+	t.Helper()
+	listeners, err := Listen(ListenConfig{List: []string{"tls:127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = NewServer(ServerConfig{Listeners: listeners, ShutdownTime: patience, Log: log, TLS: config})
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, Handlers{TCP: h}) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	if s.Addrs()[0] != "tls:"+listeners[0].Addr().String() {
+		t.Errorf("the addresses are %v", s.Addrs())
+	}
+	return listeners[0].Addr().String(), s, stop
+}
+
+func hello(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello ", r.Proto) }
+
+// trusting returns a client that makes a connection for each request.
+func trusting(authority *signed, own ...tls.Certificate) *http.Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(authority.cert)
+	return &http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: own, ClientSessionCache: tls.NewLRUClientSessionCache(8)},
+	}}
+}
+
+func fetch(client *http.Client, address string) (string, error) {
+	answer, err := client.Get("https://" + address + "/")
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return string(text), err
+}
+
+// Each kind of key serves curl, which checks the certificate.
+func TestKindsOfKeys(t *testing.T) {
+	support.Need(t, "curl")
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string]crypto.Signer{"RSA": rsaKey, "ECDSA": ecKey(t), "Ed25519": edKey} {
+		c := files(t, newSigned(t, key, inAYear(), nil))
+		address, _, _ := serveTLS(t, c.API, slog.New(slog.DiscardHandler), hello)
+		out, err := exec.Command("curl", "-sS", "--max-time", "20", "--cacert", c.Chain, "-w", " %{http_version}", "https://"+address+"/").CombinedOutput()
+		if string(out) != "hello HTTP/1.1 1.1" || err != nil {
+			t.Errorf("%s: %s, %v", name, out, err)
+		}
+	}
+}
+
+// TLS 1.2 and 1.3 with forward secrecy, HTTP/1.1 also for a client that prefers HTTP/2, no older version, no weak cipher, no
+// renegotiation and no session that could outlive a replaced authority.
+func TestProtocols(t *testing.T) {
+	support.Need(t, "openssl")
+	c := files(t, newSigned(t, ecKey(t), inAYear(), nil))
+	address, _, _ := serveTLS(t, c.API, slog.New(slog.DiscardHandler), hello)
+	for _, test := range []struct {
+		input, args string
+		want        []string
+		refused     bool
+	}{
+		{"Q\n", "-tls1_3 -alpn h2,http/1.1", []string{"TLSv1.3", "ALPN protocol: http/1.1", "Verify return code: 0"}, false},
+		{"Q\n", "-tls1_2 -alpn http/1.1", []string{"TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256", "ALPN protocol: http/1.1", "Secure Renegotiation IS supported"}, false},
+		{"Q\n", "-tls1_2 -reconnect", []string{"New, TLSv1.2"}, false},
+		{"Q\n", "-tls1_1 -cipher ALL:@SECLEVEL=0", []string{"alert protocol version"}, true},
+		{"Q\n", "-tls1_2 -cipher AES128-GCM-SHA256:AES256-SHA:aNULL:eNULL:@SECLEVEL=0", []string{"alert handshake failure"}, true},
+		{"Q\n", "-tls1_3 -alpn h2", []string{"alert no application protocol"}, true},
+		{"R\n", "-tls1_2", []string{"RENEGOTIATING", "alert unexpected message"}, true},
+	} {
+		cmd := exec.Command("openssl", append([]string{"s_client", "-connect", address, "-CAfile", c.Chain}, strings.Fields(test.args)...)...)
+		cmd.Stdin = strings.NewReader(test.input)
+		out, err := cmd.CombinedOutput()
+		if (err != nil) != test.refused {
+			t.Errorf("%s: %v\n%s", test.args, err, out)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%s: %q is missing in\n%s", test.args, want, out)
+			}
+		}
+		if strings.Contains(string(out), "Reused, TLSv1.2") {
+			t.Errorf("%s: a session is resumed\n%s", test.args, out)
+		}
+	}
+}
+
+// No request fails while pairs are replaced, and the new pair is used after it.
+func TestReplacedPair(t *testing.T) {
+	authority := newSigned(t, ecKey(t), inAYear(), nil)
+	c := files(t, newSigned(t, ecKey(t), inAYear(), authority))
+	address, _, _ := serveTLS(t, c.API, slog.New(slog.DiscardHandler), hello)
+	client := trusting(authority)
+	var asking sync.WaitGroup
+	for range 4 {
+		asking.Go(func() {
+			for range 250 {
+				if text, err := fetch(client, address); err != nil || text != "hello HTTP/1.1" {
+					t.Errorf("%q, %v", text, err)
+				}
+			}
+		})
+	}
+	var last *signed
+	for range 20 {
+		last = newSigned(t, ecKey(t), inAYear(), authority)
+		put(t, c.Chain, last.pem(), 0o644)
+		if err := c.Reload(); err == nil || !strings.HasSuffix(err.Error(), "private key does not match public key") {
+			t.Errorf("between the two renames: %v", err)
+		}
+		put(t, c.Key, last.keyPEM(t), 0o600)
+		if err := c.Reload(); err != nil {
+			t.Error(err)
+		}
+	}
+	asking.Wait()
+	answer, err := client.Get("https://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if !answer.TLS.PeerCertificates[0].Equal(last.cert) {
+		t.Error("the last certificate is not in use")
+	}
+}
+
+// A key that others may read is refused, below the folder of credentials one that all may read.
+func TestKeyMode(t *testing.T) {
+	c := files(t, newSigned(t, ecKey(t), inAYear(), nil))
+	for _, test := range []struct {
+		mode        os.FileMode
+		credentials string
+		ok          bool
+	}{
+		{0o600, "", true}, {0o400, "", true}, {0o640, "", false}, {0o604, "", false}, {0o440, "", false},
+		{0o440, filepath.Dir(c.Key), true}, {0o444, filepath.Dir(c.Key), false}, {0o460, filepath.Dir(c.Key), false}, {0o440, filepath.Dir(filepath.Dir(c.Key)) + "/other", false},
+	} {
+		if err := os.Chmod(c.Key, test.mode); err != nil {
+			t.Fatal(err)
+		}
+		c.Credentials = test.credentials
+		err := c.Reload()
+		if (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%s has mode %04o", c.Key, test.mode)) {
+			t.Errorf("%04o below %q: %v", test.mode, test.credentials, err)
+		}
+	}
+}
+
+// The API asks for a certificate of the authority that its file has now, the listener of nodes for none.
+func TestClientCertificate(t *testing.T) {
+	own := newSigned(t, ecKey(t), inAYear(), nil)
+	c := files(t, own)
+	c.Authority = filepath.Join(filepath.Dir(c.Key), "clients.pem")
+	first, second := newSigned(t, ecKey(t), inAYear(), nil), newSigned(t, ecKey(t), inAYear(), nil)
+	log := &support.Log{}
+	api, _, _ := serveTLS(t, c.API, slog.New(slog.NewTextHandler(log, nil)), hello)
+	nodes, _, _ := serveTLS(t, c.Nodes, slog.New(slog.DiscardHandler), hello)
+	client := func(by *signed) *http.Client {
+		leaf := newSigned(t, ecKey(t), inAYear(), by)
+		return trusting(own, tls.Certificate{Certificate: [][]byte{leaf.cert.Raw}, PrivateKey: leaf.key})
+	}
+	ofFirst, ofSecond, none := client(first), client(second), trusting(own)
+	for i, authority := range []*signed{first, second} {
+		put(t, c.Authority, authority.pem(), 0o644)
+		if err := c.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		for j, client := range []*http.Client{ofFirst, ofSecond, none} {
+			for range 2 { // the second one could resume a session
+				if _, err := fetch(client, api); (err == nil) != (i == j) {
+					t.Errorf("authority %d, client %d: %v", i, j, err)
+				}
+				if _, err := fetch(client, nodes); err != nil {
+					t.Errorf("a node: %v", err)
+				}
+			}
+		}
+	}
+	support.Eventually(t, patience, "the refusal is logged", func() bool {
+		return strings.Contains(log.String(), `msg="TLS handshake failed" who=127.0.0.1:`)
+	})
+	put(t, c.Authority, "none", 0o644)
+	if err := c.Reload(); err == nil || err.Error() != c.Authority+": no certificate in PEM" {
+		t.Error(err)
+	}
+	if _, err := fetch(ofSecond, api); err != nil {
+		t.Errorf("what was does not stay: %v", err)
+	}
+}
+
+// A thousand failed handshakes make a line of the first, and one that counts the others. A client of plain HTTP is told.
+func TestFailedHandshakesAreLogged(t *testing.T) {
+	c := files(t, newSigned(t, ecKey(t), inAYear(), nil))
+	log := &support.Log{}
+	address, _, stop := serveTLS(t, c.API, slog.New(slog.NewTextHandler(log, nil)), hello)
+	begun := time.Now()
+	for range 1000 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.SetDeadline(time.Now().Add(patience))
+		io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		answer, _ := io.ReadAll(conn)
+		if conn.Close(); string(answer) != "HTTP/1.0 400 Bad Request\r\n\r\nThis address takes https:// only.\n" {
+			t.Fatalf("%q", answer)
+		}
+	}
+	for range 10 { // probes of load balancers, which send nothing, are not logged
+		if conn, err := net.Dial("tcp", address); err == nil {
+			conn.Close()
+		}
+	}
+	stop()
+	lines, most := strings.Count(log.String(), "\n"), 2+int(time.Since(begun)/linePause)
+	if lines > most || strings.Count(log.String(), "level=WARN") != lines || strings.Contains(log.String(), "EOF") {
+		t.Errorf("%d lines, at most %d\n%s", lines, most, log)
+	}
+	if !strings.Contains(log.String(), "first record does not look like a TLS handshake") {
+		t.Error(log)
+	}
+}
+
+// A connection after its handshake is idle: a stop does not wait for a request of it. A silent one that has begun
+// its handshake ends with the time for a header.
+func TestHandshakePhases(t *testing.T) {
+	t.Parallel()
+	own := newSigned(t, ecKey(t), inAYear(), nil)
+	c := files(t, own)
+	address, s, stop := serveTLS(t, c.API, slog.New(slog.DiscardHandler), hello)
+	pool := x509.NewCertPool()
+	pool.AddCert(own.cert)
+	conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	half, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer half.Close()
+	begun := time.Now()
+	half.Write([]byte{22, 3, 1, 2, 0, 1}) // the begin of a ClientHello
+	half.SetDeadline(begun.Add(patience))
+	if _, err := half.Read(make([]byte, 1)); err == nil || time.Since(begun) < headerTime-time.Second || time.Since(begun) > headerTime+support.Slowest*time.Second {
+		t.Errorf("a half-open handshake ends with %v after %v", err, time.Since(begun))
+	}
+	idle, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	support.Eventually(t, patience, "the first one has had its time", func() bool { open, _, _ := s.limiter.Counts(); return open == 1 })
+	begun = time.Now()
+	if stop(); time.Since(begun) > soon {
+		t.Errorf("the stop waits for %v", time.Since(begun))
+	}
+}
+
+// An address without TLS beyond loopback is one at which tokens can be read.
+func TestInClear(t *testing.T) {
+	all := []string{"127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/run/x", "/run/x", "tls:0.0.0.0:1", "0.0.0.0:1", "[::]:2", ":3", "host.example:4"}
+	if got := fmt.Sprint(InClear(all)); got != "[0.0.0.0:1 [::]:2 :3 host.example:4]" {
+		t.Error(got)
+	}
+}
+
+// Watch looks once a minute, tells a pair that does not fit once, and notes each certificate once from 14 days before its end on.
+func TestWatch(t *testing.T) {
+	keys := []crypto.Signer{ecKey(t), ecKey(t)}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := &Certificate{Chain: filepath.Join(dir, "chain.pem"), Key: filepath.Join(dir, "key.pem")}
+		first := newSigned(t, keys[0], time.Now().Add(earlyTime+90*time.Second), nil)
+		first.write(t, c)
+		if err := c.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		var noted []*x509.Certificate
+		var fails error
+		log := &support.Log{}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- c.Watch(ctx, slog.New(slog.NewTextHandler(log, nil)), func(_ context.Context, leaf *x509.Certificate) error {
+				noted = append(noted, leaf)
+				return fails
+			})
+		}()
+		pass := func(minutes, want int) {
+			t.Helper()
+			<-time.After(time.Duration(minutes) * lookTime)
+			if synctest.Wait(); len(noted) != want {
+				t.Errorf("noted %d times, want %d", len(noted), want)
+			}
+		}
+		<-time.After(time.Second)
+		if pass(1, 0); time.Until(first.cert.NotAfter) <= earlyTime {
+			t.Error("the test is late")
+		}
+		pass(1, 1)
+		pass(10, 1)
+		second := newSigned(t, keys[1], time.Now().Add(-time.Hour), nil) // an expired one is served, too
+		put(t, c.Chain, second.pem(), 0o644)
+		fails = errors.New("disk full")
+		pass(10, 1)
+		if leaf, _ := c.Ends(); !leaf.Equal(first.cert) || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "private key does not match public key") {
+			t.Errorf("logged:\n%s", log)
+		}
+		second.write(t, c)
+		pass(3, 4) // a minute later, and again each minute
+		fails = nil
+		pass(10, 5)
+		if !noted[4].Equal(second.cert) || strings.Count(log.String(), "disk full") != 1 {
+			t.Errorf("logged:\n%s", log)
+		}
+		var page bytes.Buffer
+		c.WriteMetrics(daemon.NewPage(&page))
+		if want := fmt.Sprintf("meshddns_tls_certificate_expiry_timestamp_seconds %d\n", second.cert.NotAfter.Unix()); !strings.HasSuffix(page.String(), want) {
+			t.Errorf("%swant %s", page.String(), want)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	var none *Certificate
+	if err := none.Watch(t.Context(), nil, nil); err != nil {
+		t.Error(err)
+	}
+	none.WriteMetrics(nil)
+}
