@@ -15,6 +15,8 @@ SRC_URI = " \
     file://meshddns.socket \
     file://meshddns-dns.socket \
     file://meshddns-node.socket \
+    file://meshddns-tls.socket \
+    file://meshddns-node-tls.socket \
 "
 S = "${UNPACKDIR}"
 UNPACKDIR ??= "${WORKDIR}"
@@ -34,9 +36,9 @@ do_install() {
     install -D -m 0755 ${UNPACKDIR}/meshddns ${D}${bindir}/meshddns
     install -d ${D}${systemd_system_unitdir}
     install -m 0644 ${UNPACKDIR}/meshddns.target ${UNPACKDIR}/meshddns.service ${UNPACKDIR}/meshddns.socket ${UNPACKDIR}/meshddns-dns.socket \
-        ${UNPACKDIR}/meshddns-node.socket ${D}${systemd_system_unitdir}
+        ${UNPACKDIR}/meshddns-node.socket ${UNPACKDIR}/meshddns-tls.socket ${UNPACKDIR}/meshddns-node-tls.socket ${D}${systemd_system_unitdir}
 }
 
-# The other sockets are for the operator to enable: they take ports 53 and 8054.
+# The other sockets are for the operator to enable: they take ports 53, 8054, 8443 and 8444.
 SYSTEMD_SERVICE:${PN} = "meshddns.service meshddns.socket"
-FILES:${PN} += "${systemd_system_unitdir}/meshddns.target ${systemd_system_unitdir}/meshddns-dns.socket ${systemd_system_unitdir}/meshddns-node.socket"
+FILES:${PN} += "${systemd_system_unitdir}/meshddns.target ${systemd_system_unitdir}/meshddns-dns.socket ${systemd_system_unitdir}/meshddns-node.socket ${systemd_system_unitdir}/meshddns-tls.socket ${systemd_system_unitdir}/meshddns-node-tls.socket"

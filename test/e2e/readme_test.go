@@ -81,7 +81,7 @@ func TestPages(t *testing.T) {
 	ip(t, "link set lo up")
 	readme, before := readPage(t, "../../README.md", 6)
 	_, flags, _ := strings.Cut(firstCommand(t, readme), " . ")
-	for page, least := range map[string]int{"api": 24, "clients": 11, "dns": 5, "image": 9, "nodes": 6, "operate": 16, "providers": 3, "secondaries": 29} {
+	for page, least := range map[string]int{"api": 24, "clients": 11, "dns": 5, "image": 9, "nodes": 6, "operate": 16, "providers": 3, "secondaries": 29, "tls": 12} {
 		t.Run(page, func(t *testing.T) {
 			_, all := readPage(t, "../../docs/"+page+".md", least)
 			more := ""
