@@ -508,7 +508,7 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, log *slog.Logger)
 			return nil, fmt.Errorf("the service manager's socket %s %w", l.Addr(), err)
 		}
 	}
-	listeners, err := web.Listen(web.ListenConfig{List: c.Listen, Group: c.SocketGroup, Token: c.Tokens != nil})
+	listeners, err := web.Listen(web.ListenConfig{List: c.Listen, Flag: "-listen", Group: c.SocketGroup, Token: c.Tokens != nil})
 	if err != nil {
 		return nil, err
 	}
@@ -530,7 +530,7 @@ func (p *program) serveAPI(ctx context.Context) error {
 // listenNodes listens on all addresses of the nodes' listener or on none.
 func listenNodes(c settings.Settings, inherited []net.Listener, s *store, leases *lease.Table, log *slog.Logger) (*lease.Listener, error) {
 	routes := lease.NewNodes(lease.ListenerConfig{Leases: leases, Proxies: c.Proxies, Listed: s.ledger.Listed, Broken: broken, Log: log})
-	return lease.ListenNodes(lease.ListenConfig{Addresses: c.NodeListen, Inherited: inherited, Certificate: c.Certificate, Language: c.Language, ShutdownTime: shutdownTime}, routes)
+	return lease.ListenNodes(c.NodeListen, c.Language, web.ServerConfig{Inherited: inherited, ShutdownTime: shutdownTime, TLS: c.Certificate.Nodes}, routes)
 }
 
 // credentialFolder returns the folder with the secrets of the provisioning file.
@@ -556,7 +556,7 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	for _, name := range c.Unknown {
 		warn("%s: unknown setting, which has no effect", name)
 	}
-	for _, origin := range c.Unheard() {
+	for _, origin := range c.Unused(c.Listen, len(c.DNS.Addresses) > 0, c.NodeListen) {
 		warn("%s: has no effect without a listener of its kind, or a socket of the service manager", origin)
 	}
 	if open := web.InClear(slices.Concat(c.Listen, c.NodeListen)); len(open) > 0 {

@@ -2,9 +2,7 @@ package lease
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"time"
 
 	"meshddns/internal/daemon"
 	"meshddns/internal/msg"
@@ -21,24 +19,14 @@ type Listener struct {
 	front   *web.Server
 }
 
-// ListenConfig has the sockets of a Listener.
-type ListenConfig struct {
-	Addresses    []string         // host:port or tls:host:port
-	Inherited    []net.Listener   // from the service manager
-	Certificate  *web.Certificate // of listeners with TLS; nil if there are none
-	Language     msg.Language     // of texts for requests without Accept-Language
-	ShutdownTime time.Duration
-}
-
-// ListenNodes binds all addresses or none. It allows all of them, because each request needs a token.
-func ListenNodes(c ListenConfig, s *Nodes) (*Listener, error) {
-	listeners, err := web.Listen(web.ListenConfig{List: c.Addresses, Flag: "-node-listen", Token: true})
-	if err != nil {
+// ListenNodes binds all addresses or none. It allows all of them, because each request needs a token. language is that of texts
+// for requests without Accept-Language. Of c it sets what all listeners of nodes have.
+func ListenNodes(addresses []string, language msg.Language, c web.ServerConfig, s *Nodes) (_ *Listener, err error) {
+	if c.Listeners, err = web.Listen(web.ListenConfig{List: addresses, Flag: "-node-listen", Token: true}); err != nil {
 		return nil, err
 	}
-	return &Listener{server: s, handler: web.Speaking(c.Language, s.Handler()), front: web.NewServer(web.ServerConfig{
-		Listeners: listeners, Inherited: c.Inherited, ShutdownTime: c.ShutdownTime, Eighths: eighths, Log: s.Log, TLS: c.Certificate.Nodes,
-	})}, nil
+	c.Eighths, c.Log = eighths, s.Log
+	return &Listener{server: s, handler: web.Speaking(language, s.Handler()), front: web.NewServer(c)}, nil
 }
 
 // Addrs returns the addresses.

@@ -167,7 +167,7 @@ func (v *view) attention(ctx context.Context, c mesh.Configuration, totals map[s
 	if ownFault.Code != "" {
 		a.rows = append(a.rows, own)
 	}
-	for _, collect := range []func(*view, context.Context, *attention) error{(*view).provisioning, (*view).targets, (*view).heldLeases, (*view).behind, (*view).hidden, (*view).expiring} {
+	for _, collect := range []func(*view, context.Context, *attention) error{(*view).provisioning, (*view).targets, (*view).heldLeases, (*view).behind, (*view).hidden} {
 		if err := collect(v, ctx, &a); err != nil {
 			return a, err
 		}
@@ -339,24 +339,19 @@ func (v *view) behind(ctx context.Context, a *attention) error {
 	return err
 }
 
-// hidden tells that no resolver finds the built-in zones.
+// hidden tells that no resolver finds the built-in zones, and that clients will not accept the certificate for long.
 func (v *view) hidden(ctx context.Context, a *attention) error {
+	if leaf, soon := v.Certificate(); soon {
+		text := msg.ID(events.CertificateExpiring).In(v.in)
+		a.bad = append(a.bad, text)
+		a.rows = append(a.rows, &row{Title: v.Say("certificate"), Level: "bad", State: text, When: v.clock(leaf.NotAfter), Do: v.Say("do certificate")})
+	}
 	hidden, err := v.Hidden(ctx)
 	if hidden {
 		a.bad = append(a.bad, v.Say("hidden"))
 		a.rows = append(a.rows, &row{Title: v.Say("built-in zones"), Level: "bad", State: v.Say("hidden"), Do: advice(v.in, string(msg.ZoneUnreachable))})
 	}
 	return err
-}
-
-// expiring tells that the certificate of the listeners with TLS ends soon, or has ended.
-func (v *view) expiring(_ context.Context, a *attention) error {
-	if leaf, soon := v.Certificate(); soon {
-		text := msg.ID(events.CertificateExpiring).In(v.in)
-		a.bad = append(a.bad, text)
-		a.rows = append(a.rows, &row{Title: v.Say("certificate"), Level: "bad", State: text, When: v.clock(leaf.NotAfter), Do: v.Say("do certificate")})
-	}
-	return nil
 }
 
 // counted has the names by state, now and over the last day.

@@ -118,18 +118,13 @@ func (s *Settings) open() error {
 // Unused returns the origins of given settings that have no effect without HTTP over TCP, without
 // DNS, without the listener of nodes, or without TLS.
 func (s *Settings) Unused(listen []string, dns bool, nodes []string) (origins []string) {
-	noTCP, noTLS := !slices.ContainsFunc(listen, isTCP), !slices.ContainsFunc(slices.Concat(listen, nodes), isTLS)
+	noTCP, noTLS := !slices.ContainsFunc(listen, web.IsTCP), !slices.ContainsFunc(slices.Concat(listen, nodes), isTLS)
 	for _, o := range options {
 		if origin, ok := s.given[o.name]; ok && (o.tcp && noTCP || o.dns && !dns || o.node && len(nodes) == 0 || o.tls && noTLS) {
 			origins = append(origins, origin)
 		}
 	}
 	return origins
-}
-
-// Unheard is Unused for the listeners of the settings alone.
-func (s *Settings) Unheard() (origins []string) {
-	return s.Unused(s.Listen, len(s.DNS.Addresses) > 0, s.NodeListen)
 }
 
 // Refused returns errors for what a start refuses only when it binds the addresses.

@@ -390,8 +390,8 @@ func TestTLS(t *testing.T) {
 	}
 	// A socket of the service manager may be the listener, which only a start knows.
 	s, err := Read([]string{"-tls-client-ca", cert, "-tls-cert", cert, "-tls-key", key}, nil)
-	if err != nil || s.Refused() != nil || fmt.Sprint(s.Unheard()) != "[-tls-cert -tls-key -tls-client-ca]" {
-		t.Errorf("%v, %v, %v", err, s.Refused(), s.Unheard())
+	if err != nil || s.Refused() != nil || fmt.Sprint(s.Unused(s.Listen, false, s.NodeListen)) != "[-tls-cert -tls-key -tls-client-ca]" {
+		t.Errorf("%v, %v, %v", err, s.Refused(), s.Unused(s.Listen, false, s.NodeListen))
 	}
 	if err := s.CheckTLS([]string{"tls:192.0.2.1:443", "/run/x"}, nil); err != nil {
 		t.Error(err)
@@ -415,7 +415,7 @@ func TestUnused(t *testing.T) {
 		want   string
 	}{
 		{"tls:127.0.0.1:1", true, nil, "[]"}, {"127.0.0.1:1", true, []string{"tls:127.0.0.1:2"}, "[]"}, {"127.0.0.1:1", true, []string{"127.0.0.1:2"}, "[MESHDDNS_TLS_CERT -tls-key]"},
-		{"unix:/x", true, nil, "[MESHDDNS_ALLOW_HOST -token-file MESHDDNS_TLS_CERT -tls-key]"}, {"/x", true, nil, "[MESHDDNS_ALLOW_HOST -token-file MESHDDNS_TLS_CERT -tls-key]"},
+		{"unix:/x", true, nil, "[MESHDDNS_ALLOW_HOST -token-file MESHDDNS_TLS_CERT -tls-key]"}, {"x.sock", true, nil, "[MESHDDNS_ALLOW_HOST -token-file MESHDDNS_TLS_CERT -tls-key]"},
 		{"tls:127.0.0.1:1", false, nil, "[-dns-host MESHDDNS_DNS_NSID]"},
 	} {
 		if got := fmt.Sprint(s.Unused([]string{c.listen}, c.dns, c.nodes)); got != c.want {

@@ -32,11 +32,9 @@ const (
 // bare returns an address without tls:.
 func bare(address string) string { return strings.TrimPrefix(address, web.TLSPrefix) }
 
-func isTCP(address string) bool { return !strings.Contains(address, "/") }
-
 func isTLS(address string) bool { return strings.HasPrefix(address, web.TLSPrefix) }
 
-func isUnix(address string) bool { return strings.HasPrefix(address, unixScheme) }
+func isUnix(address string) bool { return !web.IsTCP(address) }
 
 // isName reports whether the host of an address is a name, not an IP address.
 func isName(address string) bool {
@@ -257,12 +255,8 @@ func (s *Settings) readSyncInterval(text string) error {
 }
 
 func (s *Settings) readLanguage(text string) error {
-	switch text {
-	case "zh":
-		s.Language = msg.Chinese
-	case "en":
-		s.Language = msg.English
-	default:
+	var ok bool
+	if s.Language, ok = map[string]msg.Language{"zh": msg.Chinese, "en": msg.English}[text]; !ok {
 		return fmt.Errorf("%q is not a language: want zh or en", text)
 	}
 	return nil

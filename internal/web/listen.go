@@ -1,9 +1,16 @@
+// The listeners: their addresses, the modes of unix sockets, and TLS with its certificate.
+
 package web
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -11,14 +18,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
+
+	"meshddns/internal/connlimit"
+	"meshddns/internal/daemon"
 )
 
 // ListenConfig has the addresses for Listen.
 type ListenConfig struct {
 	List  []string // host:port, tls:host:port or unix:/path
 	Group string   // group of unix sockets, by name or number; "": the program's own
-	Flag  string   // that gave the list, for errors; "": -listen
+	Flag  string   // that gave the list, for errors
 	Token bool     // clients need a token, so addresses that are not loopback are allowed
 }
 
@@ -28,10 +40,16 @@ const (
 	TLSPrefix  = "tls:"
 )
 
+// IsTCP reports whether an address, as ListenConfig or Server.Addrs has it, is not that of a unix socket.
+func IsTCP(address string) bool {
+	_, _, err := net.SplitHostPort(strings.TrimPrefix(address, TLSPrefix))
+	return err == nil && !strings.HasPrefix(address, unixPrefix)
+}
+
 // InClear returns the addresses at which a network can read what clients send.
 func InClear(addresses []string) []string {
 	return slices.DeleteFunc(slices.Clone(addresses), func(address string) bool {
-		return strings.HasPrefix(address, TLSPrefix) || strings.Contains(address, "/") || Loopback(address)
+		return strings.HasPrefix(address, TLSPrefix) || !IsTCP(address) || Loopback(address)
 	})
 }
 
@@ -60,7 +78,7 @@ func Listen(c ListenConfig) (listeners []net.Listener, err error) {
 		if err == nil {
 			listeners = append(listeners, listener)
 			if err = Guarded(listener, c.Token); err != nil {
-				err = fmt.Errorf("%s: %q %w", c.flag(), address, err)
+				err = fmt.Errorf("%s: %q %w", c.Flag, address, err)
 			}
 		}
 		if err != nil {
@@ -93,19 +111,14 @@ func networkOf(address string) string {
 	return "tcp"
 }
 
-func (c ListenConfig) flag() string { return cmp.Or(c.Flag, "-listen") }
-
 func (c ListenConfig) listen(address string) (net.Listener, error) {
-	if err := CheckAddress(address); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.flag(), err)
-	}
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	if !ok {
 		address, secure := strings.CutPrefix(address, TLSPrefix)
 		listener, err := net.Listen(networkOf(address), address)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("%s: %w", c.flag(), err)
+			return nil, fmt.Errorf("%s: %w", c.Flag, err)
 		case secure:
 			return tlsListener{listener.(*net.TCPListener)}, nil
 		}
@@ -161,4 +174,144 @@ func listenUnix(path string, group int) (net.Listener, error) {
 		}
 	}
 	return listener, err
+}
+
+const (
+	lookTime  = time.Minute         // between two looks at the files
+	earlyTime = 14 * 24 * time.Hour // before its end, when a certificate counts as one that ends soon
+)
+
+// Certificate is the certificate of the listeners with TLS, from PEM files. A nil Certificate is none.
+type Certificate struct {
+	Chain, Key  string // paths
+	Authority   string // path of what signs clients' certificates, which the API then requires; "": it requires none
+	Credentials string // the directory of credentials, as for OpenTokens
+	api, nodes  atomic.Pointer[tls.Config]
+}
+
+// Reload reads the files for the next connections. On an error it keeps what it has. The key's file must be as private
+// as a token file; an expired certificate is no error. No session is resumed, so a replaced authority counts at once.
+func (c *Certificate) Reload() error {
+	chain, err := os.ReadFile(c.Chain)
+	if err != nil {
+		return err
+	}
+	key, err := openPrivate(c.Key, c.Credentials)
+	if err != nil {
+		return err
+	}
+	defer key.Close()
+	text, _ := io.ReadAll(key) // a part of a key is none
+	pair, err := tls.X509KeyPair(chain, text)
+	if err != nil {
+		return fmt.Errorf("%s and %s: %w", c.Chain, c.Key, err)
+	}
+	next := &tls.Config{
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+		SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true, // each record may take connlimit.Config.WriteTime
+	}
+	nodes := next.Clone()
+	if c.Authority != "" {
+		next.ClientAuth, next.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		if text, err := os.ReadFile(c.Authority); err != nil || !next.ClientCAs.AppendCertsFromPEM(text) {
+			return cmp.Or(err, fmt.Errorf("%s: no certificate in PEM", c.Authority))
+		}
+	}
+	c.api.Store(next)
+	c.nodes.Store(nodes)
+	return nil
+}
+
+// API and Nodes return the settings of the next connection, for ServerConfig.TLS.
+func (c *Certificate) API() *tls.Config   { return c.api.Load() }
+func (c *Certificate) Nodes() *tls.Config { return c.nodes.Load() }
+
+// Watch reads the files every minute until ctx ends. Every minute it calls note for a certificate that ends within 14 days,
+// until note returns nil for it.
+func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(context.Context, *x509.Certificate) error) error {
+	var reading, noting daemon.Fault
+	for noted := (*x509.Certificate)(nil); c != nil; {
+		if leaf, soon := c.Ends(); soon && !leaf.Equal(noted) {
+			err := note(ctx, leaf)
+			if noting.Note(log, "the end of the certificate is not noted", err); err == nil {
+				noted = leaf
+			}
+		}
+		select {
+		case <-time.After(lookTime):
+		case <-ctx.Done():
+			return nil
+		}
+		reading.Note(log, "the certificate is not read again: what was stays", c.Reload())
+	}
+	return nil
+}
+
+// Ends returns the certificate, nil if there is none, and whether it ends within 14 days.
+func (c *Certificate) Ends() (leaf *x509.Certificate, soon bool) {
+	if c == nil {
+		return nil, false
+	}
+	leaf = c.API().Certificates[0].Leaf
+	return leaf, time.Until(leaf.NotAfter) <= earlyTime
+}
+
+// WriteMetrics writes the end of the certificate.
+func (c *Certificate) WriteMetrics(page *daemon.Page) {
+	if leaf, _ := c.Ends(); leaf != nil {
+		page.Family("meshddns_tls_certificate_expiry_timestamp_seconds", "gauge", "End of the certificate of the listeners with TLS.")
+		page.Time(leaf.NotAfter)
+	}
+}
+
+// tlsListener is the listener of an address with TLSPrefix. Package systemd has one of its own.
+type tlsListener struct{ *net.TCPListener }
+
+func (tlsListener) TLS() {}
+
+// HasTLS reports whether the clients of a listener speak TLS, because it has a method TLS.
+func HasTLS(l net.Listener) bool {
+	_, ok := l.(interface{ TLS() })
+	return ok
+}
+
+// handshakes gives the connections of a listener TLS.
+type handshakes struct {
+	net.Listener
+	config func() *tls.Config
+	lines  *RefusalLines
+}
+
+func (l handshakes) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &secured{tls.Server(c, l.config()), c.(*connlimit.Conn), l.lines}, nil
+}
+
+// secured is a connection with TLS, which net/http does not see. Its first Read makes the handshake in the time for a
+// header. A failed one is logged with RefusalLines, unless the client was silent or went away. Then the connection is idle.
+type secured struct {
+	*tls.Conn
+	limited *connlimit.Conn
+	lines   *RefusalLines
+}
+
+func (c *secured) Read(p []byte) (int, error) {
+	if c.ConnectionState().HandshakeComplete {
+		return c.Conn.Read(p)
+	}
+	if err := c.Handshake(); err != nil {
+		gone := func(silence error) bool { return errors.Is(err, silence) }
+		if !slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}, gone) {
+			c.lines.Log(slog.LevelWarn, "TLS handshake failed", "tls_handshake", "who", c.limited.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), "error", err)
+		}
+		if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && plain.RecordHeader[0] >= 'A' {
+			io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis address takes https:// only.\n")
+		}
+		return 0, err
+	}
+	c.limited.Rest()
+	return c.Conn.Read(p)
 }

@@ -306,7 +306,7 @@ func TestClientCertificate(t *testing.T) {
 		}
 	}
 	support.Eventually(t, patience, "the refusal is logged", func() bool {
-		return strings.Contains(log.String(), `msg="TLS handshake failed" who=127.0.0.1:`)
+		return strings.Contains(log.String(), `msg="TLS handshake failed" who=127.0.0.1 `)
 	})
 	put(t, c.Authority, "none", 0o644)
 	if err := c.Reload(); err == nil || err.Error() != c.Authority+": no certificate in PEM" {
@@ -387,9 +387,47 @@ func TestHandshakePhases(t *testing.T) {
 	}
 }
 
+// wire is a connection whose input a test looks at.
+type wire struct {
+	net.Conn
+	read bytes.Buffer
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	w.read.Write(p[:n])
+	return n, err
+}
+
+// An answer is sent in records of 16 KiB, each of which may take as long as 32 KiB without TLS.
+func TestRecords(t *testing.T) {
+	own := newSigned(t, ecKey(t), inAYear(), nil)
+	address, _, _ := serveTLS(t, files(t, own).API, slog.New(slog.DiscardHandler), func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 160<<10)) })
+	var seen *wire
+	client := trusting(own)
+	client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		seen = &wire{Conn: c}
+		return seen, err
+	}
+	if text, err := fetch(client, address); err != nil || len(text) != 160<<10 {
+		t.Fatalf("%d octets, %v", len(text), err)
+	}
+	records, full := 0, 0
+	for all := seen.read.Bytes(); len(all) >= 5; records++ {
+		length := int(all[3])<<8 | int(all[4])
+		if all = all[min(len(all), 5+length):]; length > 16<<10 {
+			full++
+		}
+	}
+	if records > 30 || full < 9 {
+		t.Errorf("%d records, %d of 16 KiB", records, full)
+	}
+}
+
 // An address without TLS beyond loopback is one at which tokens can be read.
 func TestInClear(t *testing.T) {
-	all := []string{"127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/run/x", "/run/x", "tls:0.0.0.0:1", "0.0.0.0:1", "[::]:2", ":3", "host.example:4"}
+	all := []string{"127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/run/x", "/run/x", "unix:x", "x.sock", "tls:0.0.0.0:1", "0.0.0.0:1", "[::]:2", ":3", "host.example:4"}
 	if got := fmt.Sprint(InClear(all)); got != "[0.0.0.0:1 [::]:2 :3 host.example:4]" {
 		t.Error(got)
 	}
