@@ -409,10 +409,7 @@ func (o *operations) writeMetrics(ctx context.Context, page *daemon.Page, versio
 
 // serves names the addresses on which the program answers.
 func serves(http, dns string) string {
-	if dns == "" {
-		return "HTTP on " + http
-	}
-	return "HTTP on " + http + ", DNS on " + dns
+	return strings.TrimSuffix("HTTP on "+http+", DNS on "+dns, ", DNS on ")
 }
 
 // work describes the amount of work, and faults of the database, for the status in systemd.

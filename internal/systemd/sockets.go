@@ -10,21 +10,13 @@ import (
 	"syscall"
 )
 
-// The names of sockets (FileDescriptorName= in a socket unit).
-const (
-	nameHTTP = "http"
-	nameDNS  = "dns"
-	nameNode = "node"
-	withTLS  = "-tls" // after http or node
-)
-
-// wanted says which sockets a name allows.
+// wanted says which sockets each name (FileDescriptorName= in a socket unit) allows.
 var wanted = map[string]string{
-	nameHTTP: "TCP, or a unix stream socket with a path (ListenStream=)", nameHTTP + withTLS: "TCP (ListenStream=)",
-	nameDNS: "TCP or UDP (ListenStream=, ListenDatagram=)", nameNode: "TCP (ListenStream=)", nameNode + withTLS: "TCP (ListenStream=)",
+	"http": "TCP, or a unix stream socket with a path (ListenStream=)", "http-tls": "TCP (ListenStream=)",
+	"dns": "TCP or UDP (ListenStream=, ListenDatagram=)", "node": "TCP (ListenStream=)", "node-tls": "TCP (ListenStream=)",
 }
 
-// tlsListener marks a socket whose clients speak TLS (web.HasTLS).
+// tlsListener marks a socket whose clients speak TLS to package web.
 type tlsListener struct{ *net.TCPListener }
 
 func (tlsListener) TLS() {}
@@ -97,7 +89,7 @@ func (s *Sockets) addPackets(file *os.File, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := conn.(*net.UDPConn); !ok || name != nameDNS {
+	if _, ok := conn.(*net.UDPConn); !ok || name != "dns" {
 		return errors.Join(wrongKind(name, conn.LocalAddr()), conn.Close())
 	}
 	s.DNSUDP = append(s.DNSUDP, conn)
@@ -110,15 +102,15 @@ func (s *Sockets) addListener(file *os.File, name string) error {
 		return err
 	}
 	tcp, isTCP := listener.(*net.TCPListener)
-	if plain, ok := strings.CutSuffix(name, withTLS); ok && isTCP {
+	if plain, ok := strings.CutSuffix(name, "-tls"); ok && isTCP {
 		listener, name = tlsListener{tcp}, plain
 	}
 	switch address := listener.Addr(); {
-	case isTCP && name == nameDNS:
+	case isTCP && name == "dns":
 		s.DNSTCP = append(s.DNSTCP, listener)
-	case isTCP && name == nameNode:
+	case isTCP && name == "node":
 		s.Node = append(s.Node, listener)
-	case isTCP, name == nameHTTP && address.Network() == "unix" && strings.HasPrefix(address.String(), "/"):
+	case isTCP, name == "http" && address.Network() == "unix" && strings.HasPrefix(address.String(), "/"):
 		s.HTTP = append(s.HTTP, listener)
 	default: // also an abstract socket, because every user could open it
 		return errors.Join(wrongKind(name, address), listener.Close())

@@ -269,10 +269,12 @@ type tlsListener struct{ *net.TCPListener }
 
 func (tlsListener) TLS() {}
 
-// HasTLS reports whether the clients of a listener speak TLS, because it has a method TLS.
-func HasTLS(l net.Listener) bool {
-	_, ok := l.(interface{ TLS() })
-	return ok
+// prefixOf returns TLSPrefix if the clients of a listener speak TLS, which its method TLS marks, else "".
+func prefixOf(l net.Listener) string {
+	if _, ok := l.(interface{ TLS() }); ok {
+		return TLSPrefix
+	}
+	return ""
 }
 
 // handshakes gives the connections of a listener TLS.
@@ -302,16 +304,14 @@ func (c *secured) Read(p []byte) (int, error) {
 	if c.ConnectionState().HandshakeComplete {
 		return c.Conn.Read(p)
 	}
-	if err := c.Handshake(); err != nil {
-		gone := func(silence error) bool { return errors.Is(err, silence) }
-		if !slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}, gone) {
-			c.lines.Log(slog.LevelWarn, "TLS handshake failed", "tls_handshake", "who", c.limited.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), "error", err)
-		}
-		if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && plain.RecordHeader[0] >= 'A' {
-			io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis address takes https:// only.\n")
-		}
-		return 0, err
+	err := c.Handshake()
+	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && plain.RecordHeader[0] >= 'A' {
+		io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis address takes https:// only.\n")
+	}
+	gone := []error{nil, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}
+	if !slices.ContainsFunc(gone, func(gone error) bool { return errors.Is(err, gone) }) {
+		c.lines.Log(slog.LevelWarn, "TLS handshake failed", "tls_handshake", "who", c.limited.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), "error", err)
 	}
 	c.limited.Rest()
-	return c.Conn.Read(p)
+	return c.Conn.Read(p) // which returns the error of the handshake, too
 }

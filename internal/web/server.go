@@ -36,13 +36,12 @@ const (
 
 // ServerConfig has the sockets of a Server.
 type ServerConfig struct {
-	Listeners    []net.Listener // bound by this program: Serve accepts all queued connections before it closes them
-	Inherited    []net.Listener // from the service manager, which keeps them open: queued connections wait for the next start
-	ShutdownTime time.Duration  // from the stop on, for requests in flight
-	Eighths      uint64         // of the descriptors, for connections; 0: DescriptorEighths
-	// TLS returns the settings of the next connection at a listener that HasTLS. Without such listeners it is not called.
-	TLS func() *tls.Config
-	Log *slog.Logger
+	Listeners    []net.Listener     // bound by this program: Serve accepts all queued connections before it closes them
+	Inherited    []net.Listener     // from the service manager, which keeps them open: queued connections wait for the next start
+	ShutdownTime time.Duration      // from the stop on, for requests in flight
+	Eighths      uint64             // of the descriptors, for connections; 0: DescriptorEighths
+	TLS          func() *tls.Config // of the next connection at a listener with TLS
+	Log          *slog.Logger
 }
 
 // Handlers answer requests over TCP, and over unix sockets.
@@ -77,11 +76,7 @@ func newLimiter(places int) *connlimit.Limiter {
 // Addrs returns the addresses of all sockets: host:port, tls:host:port, or the path.
 func (s *Server) Addrs() (addresses []string) {
 	for _, l := range s.listeners() {
-		address := l.Addr().String()
-		if HasTLS(l) {
-			address = TLSPrefix + address
-		}
-		addresses = append(addresses, address)
+		addresses = append(addresses, prefixOf(l)+l.Addr().String())
 	}
 	return addresses
 }
@@ -126,7 +121,7 @@ func (s *Server) Serve(ctx context.Context, h Handlers) error {
 		bound := i < len(s.config.Listeners)
 		accepting.Go(func() {
 			limited := s.limiter.Listen(ctx, l, bound)
-			if HasTLS(l) {
+			if prefixOf(l) != "" {
 				limited = handshakes{limited, s.config.TLS, lines}
 			}
 			// http.Server.Serve closes the socket when it returns.
