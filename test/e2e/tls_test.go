@@ -213,6 +213,35 @@ func TestInheritedTLS(t *testing.T) {
 	}
 }
 
+// The deploy hook of the page copies what certbot or lego has made, for the owner of the service's folder alone.
+func TestDeployHook(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/tls.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(string(page), "```sh\n")
+	script, _, _ = strings.Cut(script, "```")
+	f, state := newPairFiles(t), t.TempDir()
+	live := filepath.Dir(f.cert)
+	f.cert, f.key = filepath.Join(live, "fullchain.pem"), filepath.Join(live, "privkey.pem")
+	f.put(t, time.Now().Add(60*24*time.Hour))
+	for range 2 { // the second renewal replaces the files
+		hook := exec.Command("sh", "-c", strings.Replace(script, "/var/lib/meshddns/", state, 1))
+		hook.Env = append(support.Environ(), "RENEWED_LINEAGE="+live)
+		if out, err := hook.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	cert, key := filepath.Join(state, "tls-cert.pem"), filepath.Join(state, "tls-key.pem")
+	if out, err := command(t, "-check", "-listen", "tls:127.0.0.1:0", "-tls-cert", cert, "-tls-key", key).CombinedOutput(); err != nil || string(out) != "ok\n" {
+		t.Errorf("%s, %v", out, err)
+	}
+	if info, err := os.Stat(key); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
 // A client without a certificate of the authority has no answer, whatever its token; one with both has.
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
