@@ -212,7 +212,7 @@ func TestRefusedStart(t *testing.T) {
 		"address already in use":         {"-listen", taken.Addr().String()},
 		"-token-file is required":        {"-listen", "0.0.0.0:0"},
 		"has no path":                    {"-listen", "unix:"},
-		"is abstract and has no file":          {"-listen", "127.0.0.1:0,unix:@meshddns"},
+		"is abstract and has no file":    {"-listen", "127.0.0.1:0,unix:@meshddns"},
 		"-socket-group \"no group\"":     {"-listen", "unix:" + filepath.Join(dir, "s"), "-socket-group", "no group"},
 		"-token-file: ":                  {"-token-file", open},
 		"schema version 99 is newer":     {"-db", newer},
