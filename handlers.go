@@ -29,6 +29,7 @@ import (
 	"meshddns/internal/notify"
 	"meshddns/internal/page"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/rights"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
@@ -74,61 +75,61 @@ const (
 	testTime    = 30 * time.Second
 )
 
-// routes is the whole API.
+// routes is the whole API. Beside each route is the rule that says which roles may use it.
 func (s *server) routes() http.Handler {
-	mux := s.requests.Mux()
+	mux := s.requests.Mux(func(w http.ResponseWriter, r *http.Request) { s.adapter.Refuse(w, r, errNotPermitted) })
 	a := s.adapter
 	a.Missing = s.status.Missing
 	log, handle := answers.NewFeed(s.ops.store.events, a), a.Handle
-	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
-	mux.Handle("PUT /api/v1/ddns/config", handle(s.putConfiguration))
-	mux.Handle("DELETE /api/v1/ddns/config", handle(s.deleteConfiguration))
-	mux.Handle("POST /api/v1/ddns/test", handle(s.testConnection))
-	mux.Handle("POST /api/v1/ddns/sync", handle(s.synchronise, "dry_run", "sweep"))
-	mux.Handle("GET /api/v1/ddns/sync", handle(s.lastReport))
-	mux.Handle("GET /api/v1/ddns/leftovers", a.Stream(s.leftovers))
-	mux.Handle("DELETE /api/v1/ddns/leftovers/{id}", handle(s.forgetLeftover))
-	mux.Handle("POST /api/v1/ddns/adopt", handle(s.adopt, "dry_run"))
-	mux.Handle("GET /api/v1/ddns/providers", handle(s.providers))
+	mux.Handle("GET /api/v1/ddns/config", rights.Readers, handle(s.configuration))
+	mux.Handle("PUT /api/v1/ddns/config", rights.Admins, handle(s.putConfiguration))
+	mux.Handle("DELETE /api/v1/ddns/config", rights.Admins, handle(s.deleteConfiguration))
+	mux.Handle("POST /api/v1/ddns/test", rights.Admins, handle(s.testConnection))
+	mux.Handle("POST /api/v1/ddns/sync", rights.Admins, handle(s.synchronise, "dry_run", "sweep"))
+	mux.Handle("GET /api/v1/ddns/sync", rights.Readers, handle(s.lastReport))
+	mux.Handle("GET /api/v1/ddns/leftovers", rights.Readers, a.Stream(s.leftovers))
+	mux.Handle("DELETE /api/v1/ddns/leftovers/{id}", rights.Admins, handle(s.forgetLeftover))
+	mux.Handle("POST /api/v1/ddns/adopt", rights.Admins, handle(s.adopt, "dry_run"))
+	mux.Handle("GET /api/v1/ddns/providers", rights.All, handle(s.providers))
 
-	mux.Handle("POST /api/v1/ddns/usages", handle(s.createUsage, "wait"))
-	mux.Handle("GET /api/v1/ddns/check-prefix", handle(s.checkPrefix))
-	mux.HandleFunc("GET /api/v1/ddns/usages/available", s.availableUsages)
-	mux.Handle("GET /api/v1/ddns/usages/{id}", handle(s.usage))
-	mux.Handle("PATCH /api/v1/ddns/usages/{id}", handle(s.changeUsage, "wait"))
-	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage, "force", "wait"))
-	mux.Handle("POST /api/v1/ddns/usages/{id}/leases", handle(s.ops.leases.Post, "replace"))
-	mux.Handle("GET /api/v1/ddns/usages/{id}/leases", handle(s.ops.leases.List))
-	mux.Handle("DELETE /api/v1/ddns/usages/{id}/leases/{lease}", handle(s.ops.leases.Remove))
+	mux.Handle("POST /api/v1/ddns/usages", rights.Tenants, handle(s.createUsage, "wait"))
+	mux.Handle("GET /api/v1/ddns/check-prefix", rights.All, handle(s.checkPrefix))
+	mux.Handle("GET /api/v1/ddns/usages/available", rights.All, http.HandlerFunc(s.availableUsages))
+	mux.Handle("GET /api/v1/ddns/usages/{id}", rights.All, handle(s.usage))
+	mux.Handle("PATCH /api/v1/ddns/usages/{id}", rights.Tenants, handle(s.changeUsage, "wait"))
+	mux.Handle("DELETE /api/v1/ddns/usages/{id}", rights.Tenants, handle(s.releaseUsage, "force", "wait"))
+	mux.Handle("POST /api/v1/ddns/usages/{id}/leases", rights.Tenants, handle(s.ops.leases.Post, "replace"))
+	mux.Handle("GET /api/v1/ddns/usages/{id}/leases", rights.All, handle(s.ops.leases.List))
+	mux.Handle("DELETE /api/v1/ddns/usages/{id}/leases/{lease}", rights.Tenants, handle(s.ops.leases.Remove))
 
-	mux.Handle("GET /api/v1/ddns/usages/{id}/events", a.Stream(log.Usage))
-	mux.HandleFunc("GET /api/v1/ddns/events", log.Events)
+	mux.Handle("GET /api/v1/ddns/usages/{id}/events", rights.All, a.Stream(log.Usage))
+	mux.Handle("GET /api/v1/ddns/events", rights.Readers, http.HandlerFunc(log.Events))
 
-	mux.Handle("POST /api/v1/ddns/services", handle(serviceSaver(s.ops.registerService)))
-	mux.Handle("GET /api/v1/ddns/services", a.Stream(s.services))
-	mux.Handle("GET /api/v1/ddns/services/{id}", handle(s.service))
-	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(serviceSaver(s.ops.replaceService)))
-	mux.Handle("DELETE /api/v1/ddns/services/{id}", handle(s.deleteService))
+	mux.Handle("POST /api/v1/ddns/services", rights.Admins, handle(serviceSaver(s.ops.registerService)))
+	mux.Handle("GET /api/v1/ddns/services", rights.Readers, a.Stream(s.services))
+	mux.Handle("GET /api/v1/ddns/services/{id}", rights.All, handle(s.service))
+	mux.Handle("PUT /api/v1/ddns/services/{id}", rights.Admins, handle(serviceSaver(s.ops.replaceService)))
+	mux.Handle("DELETE /api/v1/ddns/services/{id}", rights.Admins, handle(s.deleteService))
 
-	mux.Handle("GET /api/v1/ddns/notifications", handle(s.ops.store.targets.List))
-	mux.Handle("GET /api/v1/ddns/notifications/{id}", handle(s.ops.store.targets.Show))
-	mux.Handle("PUT /api/v1/ddns/notifications/{id}", handle(s.ops.store.targets.Put))
-	mux.Handle("DELETE /api/v1/ddns/notifications/{id}", handle(s.ops.store.targets.Remove))
-	mux.Handle("POST /api/v1/ddns/notifications/{id}/test", handle(s.sender.Test))
-	mux.Handle("GET /api/v1/ddns/addresses", handle(s.ops.addresses.List))
-	mux.Handle("GET /api/v1/ddns/secondaries", handle(s.ops.secondaries.List))
-	mux.Handle("GET /api/v1/ddns/secondaries/{id}", handle(s.ops.secondaries.Show))
-	mux.Handle("PUT /api/v1/ddns/secondaries/{id}", handle(s.ops.secondaries.Put))
-	mux.Handle("DELETE /api/v1/ddns/secondaries/{id}", handle(s.ops.store.secondaries.Remove))
+	mux.Handle("GET /api/v1/ddns/notifications", rights.Readers, handle(s.ops.store.targets.List))
+	mux.Handle("GET /api/v1/ddns/notifications/{id}", rights.Readers, handle(s.ops.store.targets.Show))
+	mux.Handle("PUT /api/v1/ddns/notifications/{id}", rights.Admins, handle(s.ops.store.targets.Put))
+	mux.Handle("DELETE /api/v1/ddns/notifications/{id}", rights.Admins, handle(s.ops.store.targets.Remove))
+	mux.Handle("POST /api/v1/ddns/notifications/{id}/test", rights.Admins, handle(s.sender.Test))
+	mux.Handle("GET /api/v1/ddns/addresses", rights.All, handle(s.ops.addresses.List))
+	mux.Handle("GET /api/v1/ddns/secondaries", rights.Readers, handle(s.ops.secondaries.List))
+	mux.Handle("GET /api/v1/ddns/secondaries/{id}", rights.Readers, handle(s.ops.secondaries.Show))
+	mux.Handle("PUT /api/v1/ddns/secondaries/{id}", rights.Admins, handle(s.ops.secondaries.Put))
+	mux.Handle("DELETE /api/v1/ddns/secondaries/{id}", rights.Admins, handle(s.ops.store.secondaries.Remove))
 
-	mux.Handle("GET /api/v1/ddns/state", a.Pieces(s.state))
-	mux.Handle("DELETE /api/v1/ddns/state", handle(s.withdrawState, "dry_run"))
-	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
-	mux.Handle("GET /healthz", handle(s.health))
-	mux.Handle("OPTIONS /{$}", handle(s.health)) // what HAProxy asks for by default
-	mux.HandleFunc("GET /metrics", s.metrics)
-	mux.HandleFunc("GET /api/v1/ddns/openapi.json", s.contract)
-	s.status.Routes(mux.Handle)
+	mux.Handle("GET /api/v1/ddns/state", rights.Readers, a.Pieces(s.state))
+	mux.Handle("DELETE /api/v1/ddns/state", rights.Admins, handle(s.withdrawState, "dry_run"))
+	mux.Handle("GET /api/v1/ddns/backup", rights.Admins, http.HandlerFunc(s.backup))
+	mux.Handle("GET /healthz", rights.All, handle(s.health))
+	mux.Handle("OPTIONS /{$}", rights.All, handle(s.health)) // what HAProxy asks for by default
+	mux.Handle("GET /metrics", rights.Readers, http.HandlerFunc(s.metrics))
+	mux.Handle("GET /api/v1/ddns/openapi.json", rights.All, http.HandlerFunc(s.contract))
+	s.status.Routes(func(route string, page http.Handler) { mux.Handle(route, rights.Readers, page) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.Route(mux.Routes, w, r.WithContext(events.By(r.Context(), web.Caller(r))))
 	})
@@ -343,6 +344,9 @@ func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 		return web.Reply{}, err
 	}
 	members, err := web.DecodeMembers(r, &body)
+	if _, permitted := rights.Narrow(r.Context(), body.ServiceID); err == nil && !permitted {
+		err = errNotPermitted
+	}
 	if err != nil {
 		return web.Reply{}, err
 	}
@@ -363,7 +367,7 @@ func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	warnings := slices.Concat(usageWarnings(u), web.WarnMembers(members, body), s.ops.changeWarnings(r.Context(), u, body.UsageChange))
+	warnings := slices.Concat(usageWarnings(u, web.Rights(r).Service), web.WarnMembers(members, body), s.ops.changeWarnings(r.Context(), u, body.UsageChange))
 	created := answers.NewCreated(u, warnings, s.ops.awaited(r.Context(), waits, u, web.Language(r)), web.Language(r))
 	return web.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: created}, nil
 }
@@ -541,6 +545,7 @@ func (s *server) metBy(r *http.Request) (func(mesh.Service) metService, error) {
 	c, err := s.ops.configured(r.Context())
 	return func(v mesh.Service) metService {
 		state, known := s.ops.engine.Zone(v.AccountOf(c), v.Zone)
+		state.Fault = state.Fault.For(web.Rights(r).Service)
 		return metService{answers.NewService(v), answers.NewZone(state, known, web.Language(r))}
 	}, err
 }

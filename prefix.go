@@ -166,12 +166,16 @@ func (o *operations) changeWarnings(ctx context.Context, u mesh.Usage, c mesh.Us
 	return all
 }
 
-// usageWarnings returns warnings about a usage that was just reserved.
-func usageWarnings(u mesh.Usage) []msg.Phrase {
-	if u.HeldBy != u.Network {
-		return []msg.Phrase{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
+// usageWarnings returns warnings about a usage that was just reserved. service is the only one that the client may see, "" for
+// any: only a usage of another service can have the name for another network.
+func usageWarnings(u mesh.Usage, service string) []msg.Phrase {
+	switch {
+	case u.HeldBy == u.Network:
+		return nil
+	case service != "":
+		return []msg.Phrase{{ID: msg.WarnNameReserved, Args: []any{u.Name}}}
 	}
-	return nil
+	return []msg.Phrase{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
 }
 
 // afterService returns the fault of the service of a reservation, else the fault that comes later
@@ -341,7 +345,7 @@ func (p provisioning) SaveService(ctx context.Context, v mesh.Service) ([]msg.Ph
 
 func (p provisioning) Reserve(ctx context.Context, want mesh.NewUsage) (mesh.Usage, []msg.Phrase, error) {
 	u, _, err := p.ops.reserve(ctx, reservation{NewUsage: want})
-	return u, usageWarnings(u), err
+	return u, usageWarnings(u, ""), err
 }
 
 func (p provisioning) SaveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error {

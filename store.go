@@ -32,6 +32,7 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/rights"
 	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 )
@@ -71,6 +72,7 @@ const (
 	errNoDomain        = sqlite.Refusal(msg.ServiceDomainMissing)
 	errNoSecret        = sqlite.Refusal(msg.SecretNotStored)
 	errBackupRuns      = sqlite.Refusal(msg.BackupRuns)
+	errNotPermitted    = sqlite.Refusal(msg.NotPermitted)
 )
 
 // store is the database with the questions of this program.
@@ -250,8 +252,11 @@ func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err err
 	return version, err
 }
 
-// Service gives one service, or errNoService.
+// Service gives one service, or errNoService; errNotPermitted if the caller of ctx may not see it.
 func (s *store) Service(ctx context.Context, id string) (mesh.Service, error) {
+	if _, permitted := rights.Narrow(ctx, id); !permitted {
+		return mesh.Service{}, errNotPermitted
+	}
 	return ledger.ScanService(s.db.Reading(ctx).QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, id))
 }
 
@@ -387,6 +392,9 @@ func (z usageZone) state() reconcile.PlaceState {
 }
 
 func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZone, err error) {
+	if _, permitted := rights.Narrow(ctx, service); !permitted {
+		return z, errNotPermitted
+	}
 	var account bool
 	var configured sql.Null[string]
 	err = q.QueryRowContext(ctx, `
@@ -455,6 +463,9 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 // CountUsages counts the usages of a service with a prefix, letter case aside. The search takes a few microseconds, so
 // the end of ctx does not cancel it: a goroutine that watches for the end costs as much.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int64, err error) {
+	if _, permitted := rights.Narrow(ctx, serviceID); !permitted {
+		return 0, errNotPermitted
+	}
 	err = s.db.Reader.QueryRowContext(context.WithoutCancel(ctx), `
 		SELECT count(*) FROM usages
 		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix).Scan(&count)
@@ -516,6 +527,10 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 // Listing reads the same usages as Usages, as a page of the list in JSON. say gives the text of a
 // fault. SQLite writes the JSON, because scanning a row costs more than writing it.
 func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(mesh.Fault) string) (listed answers.ListPage) {
+	var permitted bool
+	if f.serviceID, permitted = rights.Narrow(ctx, f.serviceID); !permitted {
+		return answers.ListPage{Err: errNotPermitted}
+	}
 	where, args := f.where(limit)
 	listed.Err = s.db.Reader.QueryRowContext(ctx, `
 		WITH page (seq, id, service, mode, prefix, description, occupied, network, name, domain, attempts, state, value, code, detail, key_of, at) AS (
@@ -535,7 +550,7 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(
 		    char(10) || ','), '')
 		FROM page`, args...).Scan(&listed.Size, &listed.Last, &listed.Entries)
 	listed.Entries = answers.ListEntries(listed.Entries, func(code, detail, key string) string {
-		return say(mesh.Fault{Code: code, Detail: msg.Text(detail), Key: key})
+		return say(mesh.Fault{Code: code, Detail: msg.Text(detail), Key: key}.For(rights.Of(ctx).Service))
 	})
 	return listed
 }
@@ -577,7 +592,7 @@ func (s *store) UsageName(ctx context.Context, service, prefix string) string {
 // KeepUsage cancels the release of a usage, or returns errNoUsage if the usage is freed already.
 func (s *store) KeepUsage(ctx context.Context, id string) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		u, err := ledger.ScanUsage(tx.QueryRowContext(ctx, ledger.SelectUsages+` WHERE u.id = ?`, id))
+		u, err := ledger.SelectUsage(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -596,7 +611,7 @@ func (s *store) KeepUsage(ctx context.Context, id string) error {
 // ChangeUsage changes a usage, or returns errNoUsage.
 func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		before, err := ledger.ScanUsage(tx.QueryRowContext(ctx, ledger.SelectUsages+` WHERE u.id = ?`, id))
+		before, err := ledger.SelectUsage(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -619,7 +634,7 @@ func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) 
 func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (freed bool, version int64, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		freed, version = false, 0
-		u, err := ledger.ScanUsage(tx.QueryRowContext(ctx, ledger.SelectUsages+` WHERE u.id = ?`, id))
+		u, err := ledger.SelectUsage(ctx, tx, id)
 		if err != nil {
 			return err
 		}

@@ -51,8 +51,8 @@ func (f *Feed) Usage(r *http.Request) iter.Seq2[any, error] {
 	if err != nil {
 		return web.Refused(err)
 	}
-	filter.About = r.PathValue("id")
-	known, err := f.log.Knows(r.Context(), filter.About)
+	filter.About, filter.Service = r.PathValue("id"), web.Rights(r).Service
+	known, err := f.log.Knows(r.Context(), filter.About, filter.Service)
 	if err == nil && !known {
 		err = msg.Refuse(msg.UnknownUsage)
 	}
@@ -68,6 +68,7 @@ func (f *Feed) entries(r *http.Request, filter events.Filter, limit int) iter.Se
 		return f.log.Page(r.Context(), filter, size)
 	}
 	return web.List(limit, filter.After, page, func(e events.Event) (int64, any, error) {
+		e.Detail.Fault = e.Detail.Fault.For(filter.Service)
 		return e.Seq, NewEvent(e, web.Language(r)), nil
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // ReplaysKept is how long a result is kept.
@@ -76,8 +77,9 @@ const maxKey = 255
 
 // ReplayKey identifies a request and its repetitions.
 type ReplayKey struct {
-	Text string            // as the client has chosen it
-	Body [sha256.Size]byte // the hash of the request's body
+	Text   string            // as the client has chosen it
+	Caller string            // whose token was in the request, "" for none; another caller's key is another one
+	Body   [sha256.Size]byte // the hash of the request's body
 }
 
 // Of returns the key of a request about something that the body does not name, such as the path.
@@ -108,7 +110,9 @@ func ReplayKeyOf(r *http.Request) (func() *ReplayKey, error) {
 	}
 	hash := sha256.New()
 	r.Body = io.NopCloser(io.TeeReader(r.Body, hash))
-	return func() *ReplayKey { return &ReplayKey{Text: keys[0], Body: [sha256.Size]byte(hash.Sum(nil))} }, nil
+	return func() *ReplayKey {
+		return &ReplayKey{Text: keys[0], Caller: web.Rights(r).Token, Body: [sha256.Size]byte(hash.Sum(nil))}
+	}, nil
 }
 
 // Find reads the result of an earlier request with a key into result, and reports whether there is
@@ -116,7 +120,7 @@ func ReplayKeyOf(r *http.Request) (func() *ReplayKey, error) {
 func (t *Replays) Find(ctx context.Context, tx *sql.Tx, k ReplayKey, result any) (found bool, err error) {
 	var body []byte
 	var answer string
-	err = tx.QueryRowContext(ctx, `SELECT body, answer FROM replays WHERE key = ? AND at > ?`, k.Text, t.expired()).Scan(&body, &answer)
+	err = tx.QueryRowContext(ctx, `SELECT body, answer FROM replays WHERE key = ? AND caller IN (?, '*') AND at > ?`, k.Text, k.Caller, t.expired()).Scan(&body, &answer)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
@@ -137,12 +141,12 @@ func (t *Replays) Keep(ctx context.Context, tx *sql.Tx, k ReplayKey, result any)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `DELETE FROM replays WHERE key IN (SELECT key FROM replays WHERE at <= ? ORDER BY at LIMIT ? + 0)`,
+	_, err = tx.ExecContext(ctx, `DELETE FROM replays WHERE (key, caller) IN (SELECT key, caller FROM replays WHERE at <= ? ORDER BY at LIMIT ? + 0)`,
 		t.expired(), drops)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO replays (key, caller, body, answer, at) VALUES (?, '*', ?, ?, ?)`,
-		k.Text, k.Body[:], string(answer), sqlite.Stamp(t.now()))
+	_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO replays (key, caller, body, answer, at) VALUES (?, ?, ?, ?, ?)`,
+		k.Text, k.Caller, k.Body[:], string(answer), sqlite.Stamp(t.now()))
 	return err
 }

@@ -124,3 +124,28 @@ func TestGoodKey(t *testing.T) {
 		}
 	}
 }
+
+// TestReplaysOfCallers: a caller finds its own results, and those of before the callers were stored.
+func TestReplaysOfCallers(t *testing.T) {
+	tx := begin(t)
+	now := time.UnixMilli(1_800_000_000_000)
+	table := answers.NewReplays(func() time.Time { return now }, func() time.Duration { return 0 }, now)
+	for _, caller := range []string{`token "a"`, "token 1", "", "*"} {
+		text := map[bool]string{true: "old", false: "key"}[caller == "*"]
+		if err := table.Keep(t.Context(), tx, answers.ReplayKey{Text: text, Caller: caller}, "of "+caller); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, caller := range []string{`token "a"`, "token 1", ""} {
+		for text, want := range map[string]string{"key": "of " + caller, "old": "of *"} {
+			var result string
+			if found, err := table.Find(t.Context(), tx, answers.ReplayKey{Text: text, Caller: caller}, &result); !found || err != nil || result != want {
+				t.Errorf("%q of %q: %q %v, want %q", text, caller, result, err, want)
+			}
+		}
+	}
+	var result string
+	if found, err := table.Find(t.Context(), tx, answers.ReplayKey{Text: "key", Caller: "token 2"}, &result); found || err != nil {
+		t.Errorf("of another caller: %q %v", result, err)
+	}
+}

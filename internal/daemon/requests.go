@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 )
@@ -39,21 +40,26 @@ func (r *Requests) Write(p *Page) {
 type Mux struct {
 	Routes   *http.ServeMux
 	requests *Requests
+	refuse   http.HandlerFunc
 }
 
-// Mux returns an empty mux, and makes the refusals of requests without a route appear with 0.
-func (r *Requests) Mux() Mux {
+// Mux returns an empty mux, and makes the refusals of requests without a route appear with 0. refuse answers the requests
+// that the rule of a route does not permit.
+func (r *Requests) Mux(refuse http.HandlerFunc) Mux {
 	for _, status := range refusals {
 		r.add(0, "", status)
 	}
-	return Mux{Routes: http.NewServeMux(), requests: r}
+	return Mux{Routes: http.NewServeMux(), requests: r, refuse: refuse}
 }
 
-// Handle registers a handler, as http.ServeMux does.
-func (m Mux) Handle(route string, handler http.Handler) {
+// Handle registers a handler, as http.ServeMux does, for the requests that a rule of the route permits.
+func (m Mux) Handle(route string, may func(context.Context) bool, handler http.Handler) {
 	m.requests.add(0, route, http.StatusOK)
-	m.Routes.Handle(route, handler)
+	m.Routes.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+		if !may(r.Context()) {
+			m.refuse(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
-
-// HandleFunc registers a function, as http.ServeMux does.
-func (m Mux) HandleFunc(route string, handler http.HandlerFunc) { m.Handle(route, handler) }

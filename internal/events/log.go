@@ -155,6 +155,7 @@ type Filter struct {
 	UsageID string
 	Name    string
 	About   string // a usage's id: events with this id, and all others of the usage's name
+	Service string // only those of this service
 	Newest  bool   // the newest events first, instead of the oldest
 }
 
@@ -216,11 +217,11 @@ func (l *Log) Newest(ctx context.Context) (time.Time, error) {
 	return sqlite.Stamped(at), err
 }
 
-// Knows reports whether a usage exists, or is in the log.
-func (l *Log) Knows(ctx context.Context, usageID string) (known bool, err error) {
+// Knows reports whether a usage of a service, "" for any, exists, or is in the log.
+func (l *Log) Knows(ctx context.Context, usageID, service string) (known bool, err error) {
 	err = l.reader.QueryRowContext(ctx, `
-		SELECT EXISTS (SELECT 1 FROM usages WHERE id = ?1) OR
-		       EXISTS (SELECT 1 FROM events WHERE kind = 'usage.released' AND usage_id = ?1)`, usageID).Scan(&known)
+		SELECT EXISTS (SELECT 1 FROM usages WHERE id = ?1 AND ?2 IN ('', provider_id)) OR
+		       EXISTS (SELECT 1 FROM events WHERE kind = 'usage.released' AND usage_id = ?1 AND ?2 IN ('', service_id))`, usageID, service).Scan(&known)
 	return known, err
 }
 
@@ -359,6 +360,9 @@ func (f Filter) query(after int64, limit int) (query string, args []any) {
 	}
 	if f.UsageID != "" && f.Name != "" {
 		query, args = query+` AND +name = ?`, append(args, f.Name)
+	}
+	if f.Service != "" {
+		query, args = query+` AND +service_id = ?`, append(args, f.Service)
 	}
 	query, args = query+` AND seq > ?`, append(args, after)
 	if f.Before > 0 {

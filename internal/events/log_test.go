@@ -135,9 +135,9 @@ func TestPageFilters(t *testing.T) {
 	if e, ok, err := events.LastAbout(t.Context(), w.db, other, events.RecordFailed); ok || err != nil {
 		t.Error("an event of another record", e, err)
 	}
-	for id, want := range map[string]bool{"u1": true, "u2": true, "u3": false} {
-		if known, err := w.Knows(t.Context(), id); err != nil || known != want {
-			t.Errorf("%s: %v, %v", id, known, err)
+	for ask, want := range map[[2]string]bool{{"u1", ""}: true, {"u2", ""}: true, {"u3", ""}: false, {"u1", "another"}: false, {"u2", "another"}: false} {
+		if known, err := w.Knows(t.Context(), ask[0], ask[1]); err != nil || known != want {
+			t.Errorf("%q: %v, %v", ask, known, err)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestPlans(t *testing.T) {
 		selectEvents + ofName + ` AND kind IN (SELECT value FROM json_each(?)) ORDER BY seq DESC LIMIT 1`: {"", "", "", "[]"},
 		nameOfUsage: {"", ""}, countEvents: {1, 1, 1, "[]"},
 	}
-	for _, f := range []Filter{{}, {Newest: true}, {Kind: "record.*"}, {UsageID: "u"}, {Name: "n"}, {Name: "n", UsageID: "u", Kind: "usage.reserved", Newest: true}} {
+	for _, f := range []Filter{{}, {Newest: true}, {Kind: "record.*"}, {UsageID: "u"}, {Name: "n"}, {Name: "n", Service: "s"}, {Name: "n", UsageID: "u", Kind: "usage.reserved", Newest: true}} {
 		query, args := f.query(1, 10)
 		queries[query] = args
 	}

@@ -211,8 +211,8 @@ func TestRemove(t *testing.T) {
 	w.renew(token, "tcp://192.0.2.7:1")
 	w.db.Usage(2, "_mesh.b.example.com")
 	before := w.published()
-	for _, path := range []string{"/usages/u1/leases/l9", "/usages/u2/leases/" + id, "/usages/u9/leases/" + id} {
-		if status, code, _ := w.ask("DELETE", path, ""); status != 404 || code != msg.UnknownLease {
+	for path, want := range map[string]msg.ID{"/usages/u1/leases/l9": msg.UnknownLease, "/usages/u2/leases/" + id: msg.UnknownLease, "/usages/u9/leases/" + id: msg.UnknownUsage} {
+		if status, code, _ := w.ask("DELETE", path, ""); status != 404 || code != want {
 			t.Errorf("%s: %d %s", path, status, code)
 		}
 	}

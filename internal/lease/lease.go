@@ -145,7 +145,7 @@ func parse(body []byte) (all []Lease, err error) {
 		case d.Masked():
 			hash, good = "", d.TokenHash == ""
 		case d.Token != "" && d.TokenHash == "":
-			hash, good = Token(d.Token).hash(), web.CheckToken(string(d.Token), nil) == nil
+			hash, good = Token(d.Token).hash(), web.CheckToken(string(d.Token)) == nil
 		}
 		r, err := rulesOf(d.LeaseMembers)
 		faults = append(faults, msg.Faults(place(i), errors.Join(err, msg.RefuseIf(!good, msg.LeaseToken)))...)

@@ -157,6 +157,9 @@ func (t *Table) Create(ctx context.Context, c Creation) (made Lease, token Token
 	token = newToken()
 	err = t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if c.Again != nil {
+			if _, err := selectUsage(ctx, tx, c.Usage); err != nil {
+				return err
+			}
 			var earlier string
 			if repeated, err = t.config.Replays.Find(ctx, tx, *c.Again, &earlier); err != nil {
 				return err
@@ -307,9 +310,12 @@ func (t *Table) saveLease(ctx context.Context, tx *sql.Tx, usage string, wanted 
 	return true, t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
 }
 
-// Delete ends a lease of a usage and withdraws its endpoints, or returns ErrUnknown.
+// Delete ends a lease of a usage and withdraws its endpoints, or returns ErrUnknownUsage or ErrUnknown.
 func (t *Table) Delete(ctx context.Context, usage, id string) error {
 	return t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := selectUsage(ctx, tx, usage); err != nil {
+			return err
+		}
 		l, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.id = ? AND u.id = ?`, id, usage))
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/rights"
 	"meshddns/internal/sqlite"
 )
 
@@ -70,7 +71,17 @@ func (g *Ledger) Formats(ctx context.Context, name, network string) ([]reconcile
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.FormatStates(state, network, g.config.Addresses()), nil
+	all := reconcile.FormatStates(state, network, g.config.Addresses())
+	if service := rights.Of(ctx).Service; service != "" {
+		var shared bool // the endpoints that are left out may be those of another service
+		err = g.config.Reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM usages WHERE name = ? AND provider_id <> ?)`, name, service).Scan(&shared)
+		for i := range all {
+			if all[i].Fault = all[i].Fault.For(service); shared {
+				all[i].LeftOut = nil
+			}
+		}
+	}
+	return all, err
 }
 
 // LeftOut reads what the formats of a usage leave out of the endpoints of a slot.

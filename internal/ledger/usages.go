@@ -9,6 +9,7 @@ import (
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/rights"
 	"meshddns/internal/sqlite"
 )
 
@@ -127,9 +128,14 @@ func PrefixHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Nu
 	return network, sqlite.Absent(err, nil)
 }
 
-// SelectUsage reads one usage, or returns ErrNoUsage.
+// SelectUsage reads one usage, or returns ErrNoUsage, also if the caller of ctx may not see its service.
 func SelectUsage(ctx context.Context, q sqlite.Queryer, id string) (mesh.Usage, error) {
-	return ScanUsage(q.QueryRowContext(ctx, SelectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
+	u, err := ScanUsage(q.QueryRowContext(ctx, SelectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
+	if _, permitted := rights.Narrow(ctx, u.ServiceID); !permitted {
+		return mesh.Usage{}, ErrNoUsage
+	}
+	u.Publish.Fault = u.Publish.Fault.For(rights.Of(ctx).Service)
+	return u, err
 }
 
 // UsageName reads the name of a usage by its seq, "" for one that is not there.

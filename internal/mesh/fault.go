@@ -33,6 +33,18 @@ func (f Fault) In(language msg.Language) string {
 	return text + keyText(f.Key, language)
 }
 
+// For returns a fault as a client that may see one service reads it: without the network that has the name, and without
+// the id of another service whose key was used. "" is for a client that may see all services.
+func (f Fault) For(service string) Fault {
+	if service != "" && f.Code == string(msg.NetworkConflict) {
+		f.Detail = ""
+	}
+	if key, ok := strings.CutPrefix(f.Key, UsedByService); ok && service != "" && key != service {
+		f.Key = ""
+	}
+	return f
+}
+
 // joint separates a text from its details.
 func joint(language msg.Language) string {
 	if language == msg.Chinese {

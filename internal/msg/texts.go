@@ -62,6 +62,7 @@ const (
 	CrossSite             ID = "cross_site"
 	OwnNotification       ID = "own_notification"
 	HostNotAllowed        ID = "host_not_allowed"
+	NotPermitted          ID = "not_permitted"
 
 	ProviderEmpty      ID = "provider_empty"
 	AccessKeyEmpty     ID = "access_key_empty"
@@ -315,6 +316,7 @@ const (
 	WarnNoDomain     ID = "warn_no_domain"
 	WarnNoConfig     ID = "warn_no_configuration"
 	WarnNameHeld     ID = "warn_name_held"
+	WarnNameReserved ID = "warn_name_reserved"
 	WarnProvisioned  ID = "warn_provisioned"
 	WarnFormat       ID = "warn_format"
 )

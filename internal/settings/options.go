@@ -92,7 +92,7 @@ var options = []option{
 	{name: "allow-host", value: "name", several: true, tcp: true, read: (*Settings).readAllowHosts,
 		usage: "Host name to accept, with or without a port; addresses and loopback names are always accepted"},
 	{name: "token-file", value: "file", tcp: true, read: one((*Settings).readTokenFile),
-		usage: "file with one or two tokens, one a line; required on an address that is not loopback"},
+		usage: "file with lines <token> or <role> <name> <token>, where a role is admin, read or service:<id>; required on an address that is not loopback"},
 	{name: "node-listen", value: "address", several: true, read: addresses(nodeForm, web.TLSPrefix, func(s *Settings) *[]string { return &s.NodeListen }),
 		usage: "address at which nodes renew their leases, over HTTP: host:port, or tls:host:port for HTTPS; without it there is no such listener"},
 	{name: "node-writes", value: "provider=n", several: true, read: (*Settings).readNodeWrites,

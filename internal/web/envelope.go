@@ -98,7 +98,7 @@ var statuses = map[msg.ID]int{
 	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
 	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
 	msg.IdempotencyKeyReused: http.StatusConflict, msg.TooManyStreams: http.StatusServiceUnavailable, msg.TooManyWaiting: http.StatusServiceUnavailable, msg.TooManyRequests: http.StatusTooManyRequests,
-	msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
+	msg.NotPermitted: http.StatusForbidden, msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
 	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
 	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,
 	msg.BackupNoRoom: http.StatusInternalServerError,
@@ -113,7 +113,7 @@ type Adapter struct {
 	// Broken returns the code for a fault of the database, "" for other errors; nil: there is no database.
 	Broken func(error) msg.ID
 
-	// Faults logs the causes of failures; nil: Log has each.
+	// Faults logs the causes of failures, and what rights do not permit; nil: Log has each cause.
 	Faults *RefusalLines
 
 	// Missing answers a request for an unknown path in another form than JSON, and reports whether it has; nil: it never does.
@@ -269,6 +269,9 @@ func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	a.logCause(r, f)
+	if f.ID == msg.NotPermitted {
+		a.Faults.Refused(r, Denial{Status: f.Status, Code: string(f.ID)})
+	}
 	if f.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
 	}

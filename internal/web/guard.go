@@ -9,7 +9,6 @@ package web
 import (
 	"context"
 	"encoding/base64"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"meshddns/internal/rights"
 )
 
 // GuardConfig has the settings of a guard. Deny is required.
@@ -144,35 +145,36 @@ func (g *guard) checkToken(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		number, refusal := g.authenticate(r)
-		if number == 0 {
+		caller, refusal := g.authenticate(r)
+		if refusal.Status != 0 {
 			g.refuse(w, r, refusal)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), fmt.Sprintf("token %d", number))))
+		next.ServeHTTP(w, r.WithContext(rights.With(r.Context(), caller)))
 	})
 }
 
-// authenticate returns the number of the request's token, from 1, or 0 and the refusal. It does not
+// authenticate returns the caller with the request's token, or the refusal. It does not
 // count a request without a token. A correct token passes after any number of wrong ones, so
 // a client behind the same address cannot lock the administrator out; the shortest
 // token is too long to be guessed at any rate.
-func (g *guard) authenticate(r *http.Request) (int, Denial) {
+func (g *guard) authenticate(r *http.Request) (caller rights.Caller, refusal Denial) {
 	unauthorized := Denial{Status: http.StatusUnauthorized, Code: "unauthorized"}
 	authorization := r.Header.Get("Authorization")
 	if authorization == "" {
-		return 0, unauthorized
+		return caller, unauthorized
 	}
 	if changes(r) && strings.EqualFold(strings.Split(authorization, " ")[0], "Basic") { // a browser could be made to send its stored password
-		return 0, Denial{Status: http.StatusUnauthorized, Code: "basic_reads_only"}
+		return caller, Denial{Status: http.StatusUnauthorized, Code: "basic_reads_only"}
 	}
-	if number := findToken(g.Tokens.list(), credential(authorization)); number > 0 {
-		return number, Denial{}
+	tokens := g.Tokens.list()
+	if at := findToken(tokens, credential(authorization)); at >= 0 {
+		return tokens[at].caller, Denial{}
 	}
 	if wait := g.attempts.wrongToken(network(r.RemoteAddr)); wait > 0 {
-		return 0, Denial{Status: http.StatusTooManyRequests, Code: "too_many_attempts", RetryAfter: wait}
+		return caller, Denial{Status: http.StatusTooManyRequests, Code: "too_many_attempts", RetryAfter: wait}
 	}
-	return 0, unauthorized
+	return caller, unauthorized
 }
 
 // credential returns the token of "Bearer TOKEN", the password of "Basic", because browsers send no Bearer, or "", which is
@@ -250,9 +252,15 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Caller returns the sender of the request, for audit lines: "token 1", "uid 1000 pid 4242", or the remote address ("127.0.0.1") when
-// the guard requires no token. An unknown unix peer is "unix socket".
+// Rights returns the sender of the request with its rights.
+func Rights(r *http.Request) rights.Caller { return rights.Of(r.Context()) }
+
+// Caller returns the sender of the request, for audit lines: "token 1", `token "dashboard"`, "uid 1000 pid 4242", or the remote address
+// ("127.0.0.1") when the guard requires no token. An unknown unix peer is "unix socket".
 func Caller(r *http.Request) string {
+	if token := Rights(r).Token; token != "" {
+		return token
+	}
 	if caller, ok := r.Context().Value(callerKey{}).(string); ok {
 		return caller
 	}

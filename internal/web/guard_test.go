@@ -53,8 +53,17 @@ func deny(w http.ResponseWriter, _ *http.Request, refusal Denial) {
 func sayCaller(w http.ResponseWriter, r *http.Request) { io.WriteString(w, Caller(r)) }
 
 func twoTokens() *Tokens {
+	return tokensOf(firstToken + "\n" + secondToken)
+}
+
+// tokensOf returns the tokens of a file with these lines.
+func tokensOf(lines string) *Tokens {
+	tokens, err := parseTokens(strings.NewReader(lines))
+	if err != nil {
+		panic(err)
+	}
 	t := &Tokens{}
-	t.current.Store(&[]Token{newToken(firstToken), newToken(secondToken)})
+	t.current.Store(&tokens)
 	return t
 }
 

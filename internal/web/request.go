@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"meshddns/internal/msg"
+	"meshddns/internal/rights"
 	"meshddns/internal/strictjson"
 )
 
@@ -151,7 +152,7 @@ func Seconds(r *http.Request, name string, most int) (int, error) {
 }
 
 // ParseQuery reads the query. It refuses a malformed part, because url.URL.Query would drop it, and a
-// filter with it, and a member that is given twice.
+// filter with it, a member that is given twice, and a service that the caller may not use.
 func ParseQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -161,6 +162,9 @@ func ParseQuery(r *http.Request) (url.Values, error) {
 		if len(query[name]) > 1 {
 			return nil, invalid(strconv.Quote(name[:min(len(name), maxShownName)]), msg.Phrase{ID: msg.WantOnce})
 		}
+	}
+	if _, permitted := rights.Narrow(r.Context(), query.Get("service_id")); !permitted {
+		return nil, Fail(msg.NotPermitted)
 	}
 	return query, nil
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -11,27 +12,32 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"meshddns/internal/rights"
 )
 
 const (
 	minToken  = 16 // bytes
-	maxTokens = 2  // the old and the new one, while they are rotated
+	maxTokens = 64
 )
 
-// Token is a bearer token of the token file. It holds only the hash of its text, so it can be
+// Token is a bearer token of the token file, with its caller. It holds only the hash of its text, so it can be
 // compared but not printed.
 type Token struct {
+	caller rights.Caller
+
 	// sum is a function because fmt cannot print the contents of a function. In an unexported field of another type fmt does not
 	// call Format, and follows pointers when the verb is wrong for them.
 	sum func() [sha256.Size]byte
 }
 
-func newToken(text string) Token {
+func newToken(text string, caller rights.Caller) Token {
 	sum := sha256.Sum256([]byte(text))
-	return Token{func() [sha256.Size]byte { return sum }}
+	return Token{caller, func() [sha256.Size]byte { return sum }}
 }
 
 func (Token) Format(s fmt.State, _ rune)   { _, _ = io.WriteString(s, "***") }
@@ -39,16 +45,16 @@ func (Token) String() string               { return "***" }
 func (Token) LogValue() slog.Value         { return slog.StringValue("***") }
 func (Token) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
 
-// findToken returns the number of the token with this text, from 1, or 0. It compares with all of them, in constant time.
+// findToken returns the place of the token with this text, or -1. It compares with all of them, in constant time.
 func findToken(tokens []Token, text string) int {
 	shown := sha256.Sum256([]byte(text))
-	number := 0
+	found := -1
 	for i, t := range tokens {
 		sum := t.sum()
 		same := subtle.ConstantTimeCompare(sum[:], shown[:])
-		number = subtle.ConstantTimeSelect(same, i+1, number)
+		found = subtle.ConstantTimeSelect(same, i, found)
 	}
-	return number
+	return found
 }
 
 // Tokens has the tokens of a token file. Reload may run while requests are checked.
@@ -57,8 +63,8 @@ type Tokens struct {
 	current           atomic.Pointer[[]Token]
 }
 
-// OpenTokens reads a token file: one or two tokens, one a line, each of at least 16 printable
-// ASCII characters without white space. It skips blank lines and white space around a token.
+// OpenTokens reads a token file: 1 to 64 lines "<token>" or "<role> <name> <token>", with tokens of at least 16 printable
+// ASCII characters without white space. It skips blank lines, lines that begin with "#", and white space around a line.
 //
 // The file must be a regular file without any permission for group or others. Below the directory of
 // credentials ("" for none) the group may read: there systemd sets mode 0440 and an ACL for
@@ -134,15 +140,18 @@ func openPrivate(path, credentials string) (*os.File, error) {
 func parseTokens(r io.Reader) ([]Token, error) {
 	var tokens []Token
 	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
-		text := strings.TrimSpace(lines.Text())
-		if text == "" {
+	for n, unnamed := 1, 1; lines.Scan(); n++ {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		if err := CheckToken(text, tokens); err != nil {
+		token, err := parseToken(words, unnamed, tokens)
+		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		tokens = append(tokens, newToken(text))
+		if tokens = append(tokens, token); token.caller.Role == "" {
+			unnamed++
+		}
 	}
 	if err := lines.Err(); err != nil {
 		return nil, err
@@ -153,19 +162,36 @@ func parseTokens(r io.Reader) ([]Token, error) {
 	return tokens, nil
 }
 
-// CheckToken returns an error for a token that is malformed, one too many, or equal to an earlier one.
-func CheckToken(text string, earlier []Token) error {
+// parseToken reads the words of a line. A token without a name has a number.
+func parseToken(words []string, number int, earlier []Token) (Token, error) {
+	caller, err := rights.Caller{Token: fmt.Sprintf("token %d", number)}, error(nil)
+	if len(words) == 3 {
+		caller, err = rights.Named(words[0], words[1])
+	}
+	text := words[len(words)-1]
+	otherRole := func(t Token) bool { return t.caller.Token == caller.Token && t.caller.Role != caller.Role }
 	switch {
-	case strings.HasPrefix(text, "\ufeff"):
-		return errors.New("it begins with a byte order mark (BOM): save the file as UTF-8 without one")
+	case strings.HasPrefix(words[0], "\ufeff"):
+		return Token{}, errors.New("it begins with a byte order mark (BOM): save the file as UTF-8 without one")
+	case len(words) != 1 && len(words) != 3:
+		return Token{}, errors.New("a line is a token without white space, or a role, a name and a token")
+	case len(earlier) == maxTokens:
+		return Token{}, fmt.Errorf("more than %d tokens", maxTokens)
+	case err == nil && slices.ContainsFunc(earlier, otherRole):
+		return Token{}, errors.New("the same name with another role")
+	case err == nil && findToken(earlier, text) >= 0:
+		return Token{}, errors.New("the same token twice")
+	}
+	return newToken(text, caller), cmp.Or(err, CheckToken(text))
+}
+
+// CheckToken returns an error for a token that is malformed.
+func CheckToken(text string) error {
+	switch {
 	case strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }):
 		return errors.New("a token is printable ASCII without white space")
 	case len(text) < minToken:
 		return fmt.Errorf("a token has %d bytes or more", minToken)
-	case len(earlier) == maxTokens:
-		return fmt.Errorf("more than %d tokens", maxTokens)
-	case findToken(earlier, text) > 0:
-		return errors.New("the same token twice")
 	}
 	return nil
 }

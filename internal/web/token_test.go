@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"meshddns/internal/rights"
 )
 
 func writeTokens(t *testing.T, content string, mode os.FileMode) string {
@@ -23,6 +25,14 @@ func writeTokens(t *testing.T, content string, mode os.FileMode) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// manyTokens returns a token file of n lines.
+func manyTokens(n int) (lines string) {
+	for i := range n {
+		lines += fmt.Sprintf("read wall 0123456789abcdef-%d\n", i)
+	}
+	return lines
 }
 
 func TestReadTokens(t *testing.T) {
@@ -40,12 +50,28 @@ func TestReadTokens(t *testing.T) {
 		{"empty", "", 0, "no token in it"},
 		{"blank", "\n  \n", 0, "no token in it"},
 		{"15 bytes", firstToken + "\n0123456789abcde\n", 0, "line 2: a token has 16 bytes or more"},
-		{"three", firstToken + "\n" + secondToken + "\n\n" + wrongToken + "\n", 0, "line 4: more than 2 tokens"},
+		{"64", manyTokens(64), 64, ""},
+		{"65", manyTokens(65), 0, "line 65: more than 64 tokens"},
 		{"the same twice", firstToken + "\n" + firstToken + "\n", 0, "line 2: the same token twice"},
-		{"inner space", "secret secret secret", 0, "line 1: a token is printable ASCII without white space"},
+		{"the same twice, once with a name", "read secret-name " + firstToken + "\n" + firstToken + "\n", 0, "line 2: the same token twice"},
+		{"comments", "# secret\n \t#secret\n#\n" + firstToken + "\n", 1, ""},
+		{"a comment only", "#" + firstToken + "\n", 0, "no token in it"},
+		{"roles", "admin ops " + firstToken + "\n\tread\twall  " + secondToken + "\r\nservice:secret:1 front-9 0123456789abcdef", 3, ""},
+		{"rotation", "read wall " + firstToken + "\nread wall " + secondToken + "\n", 2, ""},
+		{"one name, two roles", "read secret-name " + firstToken + "\nadmin secret-name " + secondToken + "\n", 0, "line 2: the same name with another role"},
+		{"one name, two services", "service:a secret-name " + firstToken + "\nservice:b secret-name " + secondToken + "\n", 0, "line 2: the same name with another role"},
+		{"no such role", "secret wall " + firstToken, 0, "line 1: a role is admin, read or service:<id>"},
+		{"a role in capitals", "Admin secret " + firstToken, 0, "line 1: a role is admin, read or service:<id>"},
+		{"no service", "service: secret " + firstToken, 0, "line 1: a role is admin, read or service:<id>"},
+		{"name of 32", "read " + strings.Repeat("a", 32) + " " + firstToken, 1, ""},
+		{"name of 33", "read " + strings.Repeat("a", 33) + " " + firstToken, 0, "line 1: a name is 1 to 32 characters of a-z, 0-9 and -"},
+		{"name in capitals", "read Secret " + firstToken, 0, "line 1: a name is 1 to 32 characters of a-z, 0-9 and -"},
+		{"short token with a name", "read wall 0123456789abcde", 0, "line 1: a token has 16 bytes or more"},
+		{"two words", "secret " + firstToken, 0, "line 1: a line is a token without white space, or a role, a name and a token"},
+		{"four words", "read wall secret secret-secret-secret", 0, "line 1: a line is a token without white space, or a role, a name and a token"},
 		{"control character", "secret\x00secret-secret", 0, "line 1: a token is printable ASCII without white space"},
 		{"not ASCII", "secrét-secret-secret", 0, "line 1: a token is printable ASCII without white space"},
-		{"byte order mark", "\ufeff" + firstToken, 0, "line 1: it begins with a byte order mark (BOM): save the file as UTF-8 without one"},
+		{"byte order mark", "\ufeffread wall " + firstToken, 0, "line 1: it begins with a byte order mark (BOM): save the file as UTF-8 without one"},
 		{"endless line", strings.Repeat("secret", 20000), 0, "token too long"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -180,9 +206,8 @@ func TestReadTokensNotAFile(t *testing.T) {
 
 // TestTokenIsHidden: no way to print a token, alone or inside a value, shows its text or its hash.
 func TestTokenIsHidden(t *testing.T) {
-	token := newToken(firstToken)
-	tokens := &Tokens{}
-	tokens.current.Store(&[]Token{token})
+	tokens := tokensOf("service:a front " + firstToken)
+	token := tokens.list()[0]
 	inside := struct {
 		GuardConfig GuardConfig
 		exported    any
@@ -207,6 +232,23 @@ func TestTokenIsHidden(t *testing.T) {
 	for _, secret := range []string{firstToken, string(sum[:]), fmt.Sprintf("%x", sum), fmt.Sprintf("%d %d %d", sum[0], sum[1], sum[2])} {
 		if strings.Contains(out.String(), secret) {
 			t.Errorf("%q is in\n%s", secret, out.String())
+		}
+	}
+}
+
+// TestCallers: a token has the caller of its line. A number counts the tokens without a name, from the top.
+func TestCallers(t *testing.T) {
+	tokens := tokensOf("admin ops admin-0123456789abcdef\n" + firstToken + "\nread wall old-wall-0123456789\n# none\n" + secondToken + "\nread wall new-wall-0123456789\nservice:a:b front front-0123456789\n").list()
+	for text, want := range map[string]rights.Caller{
+		"admin-0123456789abcdef": {Token: `token "ops"`, Role: "admin"},
+		firstToken:               {Token: "token 1"},
+		secondToken:              {Token: "token 2"},
+		"old-wall-0123456789":    {Token: `token "wall"`, Role: "read"},
+		"new-wall-0123456789":    {Token: `token "wall"`, Role: "read"},
+		"front-0123456789":       {Token: `token "front"`, Role: "service:a:b", Service: "a:b"},
+	} {
+		if at := findToken(tokens, text); at < 0 || tokens[at].caller != want {
+			t.Errorf("%s is token %d of %d, want %+v", text, at, len(tokens), want)
 		}
 	}
 }
