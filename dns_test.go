@@ -41,7 +41,7 @@ var suite = promises.Suite{Open: openProgram}
 
 // openProgram makes a program without sockets on a database.
 func openProgram(ctx context.Context, path string, o promises.Options) (*promises.Program, error) {
-	db, owner, last, err := openDatabase(ctx, path, o.Log)
+	db, owner, last, err := openDatabase(ctx, path, schema, o.Log)
 	if err != nil {
 		return nil, err
 	}

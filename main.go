@@ -234,7 +234,9 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 			err = errors.Join(err, p.close())
 		}
 	}()
-	db, owner, last, err := openDatabase(ctx, c.DB, log)
+	sealed := schema
+	sealed.Keys = c.SealKeys
+	db, owner, last, err := openDatabase(ctx, c.DB, sealed, log)
 	if err != nil {
 		return nil, err
 	}

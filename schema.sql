@@ -14,7 +14,7 @@ CREATE TABLE appliance (
     ipv4       TEXT    NOT NULL DEFAULT '',  -- this host's last known public addresses
     ipv6       TEXT    NOT NULL DEFAULT '',
     dns_hosts  TEXT    NOT NULL DEFAULT '',  -- the names of the DNS server that secondaries were last sent
-    seal       TEXT    NOT NULL DEFAULT ''   -- the key with which all secrets are sealed: 8 hex digits of its SHA-256; '' not sealed
+    seal       TEXT    NOT NULL DEFAULT ''   -- the key with which all secrets are sealed: 8 hex digits of its SHA-256; '' not sealed; '*' behind it: old octets are not erased yet
 ) STRICT;
 
 -- The last known addresses of the named sources (-addr).

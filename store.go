@@ -44,6 +44,10 @@ var schemaSQL string
 
 var schema = sqlite.Schema{
 	Tables: schemaSQL, Own: []string{"appliance", "usages"}, First: firstRows, Probe: `SELECT 1 FROM appliance`, Oldest: migrations.Oldest, Steps: migrations.Steps(),
+	Secrets: [][3]string{
+		{"configuration", "access_key_secret", ""}, {"accounts", "access_key_secret", "key_hash"}, {"services", "config", ""},
+		{"notifications", "url", ""}, {"notifications", "secret", ""}, {"secondaries", "key_secret", ""},
+	},
 }
 
 // firstRows stores the owner of a new database, and the first state of its synchronisation.
@@ -90,7 +94,7 @@ type store struct {
 
 // openDatabase opens the database file, and creates it when there is none. It returns the owner, and this host's
 // last known addresses, too.
-func openDatabase(ctx context.Context, path string, log *slog.Logger) (db *sqlite.Database, owner string, last mesh.Addresses, err error) {
+func openDatabase(ctx context.Context, path string, schema sqlite.Schema, log *slog.Logger) (db *sqlite.Database, owner string, last mesh.Addresses, err error) {
 	if db, err = sqlite.Open(ctx, path, schema, log); err != nil {
 		return nil, "", last, err
 	}
@@ -111,7 +115,7 @@ func newStore(ctx context.Context, db *sqlite.Database, owner, catalog string, a
 	s.events = events.New(db.Reader, db.Tx, now, db.Note)
 	s.targets, s.secondaries = notify.NewTable(db, now), secondary.NewTable(db)
 	s.zones = builtin.NewTable(db, catalog, s.secondaries.Any, now)
-	s.ledger = ledger.New(ledger.Config{Reader: db.Reader, Tx: db.Tx, Zones: s.zones, Events: s.events, Addresses: addresses, Now: now}, owner)
+	s.ledger = ledger.New(ledger.Config{Reader: db.Reader, Tx: db.Tx, Key: db.Key, Zones: s.zones, Events: s.events, Addresses: addresses, Now: now}, owner)
 	newest, err := s.events.Newest(ctx)
 	s.replays = answers.NewReplays(now, func() time.Duration { return now().Sub(began) }, newest)
 	for _, committed := range []func(sqlite.Notice){s.events.Committed, s.targets.Committed, s.secondaries.Committed, s.tellMoved} {
@@ -168,7 +172,7 @@ func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, t
 
 // Configuration gives the stored configuration, or errNoConfiguration.
 func (s *store) Configuration(ctx context.Context) (mesh.Configuration, error) {
-	return ledger.SelectConfiguration(ctx, s.db.Reading(ctx))
+	return s.ledger.SelectConfiguration(ctx, s.db.Reading(ctx))
 }
 
 // PutConfiguration stores the configuration, and asks for a pass over all names.
@@ -176,7 +180,7 @@ func (s *store) Configuration(ctx context.Context) (mesh.Configuration, error) {
 // to the same credentials: it must not be sent to another address.
 func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keepSecret bool) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		stored, err := ledger.SelectConfiguration(ctx, tx)
+		stored, err := s.ledger.SelectConfiguration(ctx, tx)
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return err
 		}
@@ -190,7 +194,7 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 		if err := s.zones.CheckZone(c.Provider, dns.Parse(c.Domain)); err != nil {
 			return err
 		}
-		account, err := ledger.UseAccount(ctx, tx, reconcile.ConfiguredAccount(c))
+		account, err := s.ledger.UseAccount(ctx, tx, reconcile.ConfiguredAccount(c))
 		if err != nil {
 			return err
 		}
@@ -198,7 +202,7 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 			return err
 		}
 		c.AccountID, c.UpdatedAt = account, s.stamp()
-		if err := ledger.SaveConfiguration(ctx, tx, c); err != nil {
+		if err := s.ledger.SaveConfiguration(ctx, tx, c); err != nil {
 			return err
 		}
 		if stored.AccountID == 0 || !c.SameAs(stored) {
@@ -224,7 +228,7 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 // the version of the configuration's name.
 func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err error) {
 	err = s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		stored, err := ledger.SelectConfiguration(ctx, tx)
+		stored, err := s.ledger.SelectConfiguration(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -257,12 +261,12 @@ func (s *store) Service(ctx context.Context, id string) (mesh.Service, error) {
 	if _, permitted := rights.Narrow(ctx, id); !permitted {
 		return mesh.Service{}, errNotPermitted
 	}
-	return ledger.ScanService(s.db.Reading(ctx).QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, id))
+	return s.ledger.ScanService(s.db.Reading(ctx).QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, id))
 }
 
 // Services reads at most limit services after an id, in the order of their ids.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]mesh.Service, error) {
-	return sqlite.Collect(ctx, s.db.Reading(ctx), ledger.ScanService, ledger.SelectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
+	return sqlite.Collect(ctx, s.db.Reading(ctx), s.ledger.ScanService, ledger.SelectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
 }
 
 // servicePage bounds a page of services, of which each may have a config of 64 KiB.
@@ -276,7 +280,7 @@ func (s *store) AllServices(ctx context.Context) iter.Seq2[mesh.Service, error] 
 // CreateService registers a service; errServiceExists when its id is in use.
 func (s *store) CreateService(ctx context.Context, v mesh.Service) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		_, err := ledger.ScanService(tx.QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, v.ID))
+		_, err := s.ledger.ScanService(tx.QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, v.ID))
 		if err == nil {
 			return errServiceExists
 		}
@@ -292,7 +296,7 @@ func (s *store) CreateService(ctx context.Context, v mesh.Service) error {
 // change.
 func (s *store) PutService(ctx context.Context, v mesh.Service) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		stored, err := ledger.ScanService(tx.QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, v.ID))
+		stored, err := s.ledger.ScanService(tx.QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, v.ID))
 		if err != nil && !errors.Is(err, errNoService) {
 			return err
 		}
@@ -320,14 +324,14 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 	var account sql.Null[int64]
 	if config.Provider != "" {
 		account.Valid = true
-		if account.V, err = ledger.UseAccount(ctx, tx, reconcile.ServiceAccount(config)); err != nil {
+		if account.V, err = s.ledger.UseAccount(ctx, tx, reconcile.ServiceAccount(config)); err != nil {
 			return err
 		}
 	}
 	if err := zones.Begin(ctx, tx, before.Zone, dns.Parse(config.Domain)); err != nil {
 		return err
 	}
-	if err := ledger.SaveService(ctx, tx, v, config, account, s.stamp()); err != nil {
+	if err := s.ledger.SaveService(ctx, tx, v, config, account, s.stamp()); err != nil {
 		return err
 	}
 	if before.ID == "" || !v.SameAs(before) {
@@ -348,7 +352,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 // until no value needs it.
 func (s *store) DeleteService(ctx context.Context, id string) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		v, err := ledger.ScanService(tx.QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, id))
+		v, err := s.ledger.ScanService(tx.QueryRowContext(ctx, ledger.SelectServices+` WHERE id = ?`, id))
 		switch {
 		case err != nil:
 			return err

@@ -50,7 +50,7 @@ func openStoreKnowing(ctx context.Context, path string, addresses func() reconci
 	var db *sqlite.Database
 	var owner string
 	err := support.Unlocked(func() (err error) {
-		db, owner, _, err = openDatabase(ctx, path, log)
+		db, owner, _, err = openDatabase(ctx, path, schema, log)
 		return err
 	})
 	if err != nil {

@@ -114,7 +114,7 @@ func (b *book) tx(f func(ctx context.Context, tx *sql.Tx) error) {
 func (b *book) account(key, secret string) (id int64) {
 	b.t.Helper()
 	b.tx(func(ctx context.Context, tx *sql.Tx) (err error) {
-		id, err = ledger.UseAccount(ctx, tx, reconcile.Account{Provider: "cloudflare", AccessKeyID: key, Secret: secrets.Secret(secret)})
+		id, err = b.UseAccount(ctx, tx, reconcile.Account{Provider: "cloudflare", AccessKeyID: key, Secret: secrets.Secret(secret)})
 		return err
 	})
 	return id

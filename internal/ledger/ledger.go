@@ -20,6 +20,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/seal"
 	"meshddns/internal/sqlite"
 )
 
@@ -33,6 +34,7 @@ type Ledger struct {
 type Config struct {
 	Reader    *sql.DB                                                           // a pool of connections for reading
 	Tx        func(context.Context, func(context.Context, *sql.Tx) error) error // runs a function in one transaction, perhaps twice
+	Key       seal.Key                                                          // of the secrets
 	Zones     Zones
 	Events    *events.Log
 	Addresses func() reconcile.Addresses // this host's addresses
@@ -365,11 +367,11 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 
 // Settings reads the configuration's settings of the engine.
 func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
-	return settingsIn(ctx, g.config.Reader)
+	return g.settingsIn(ctx, g.config.Reader)
 }
 
-func settingsIn(ctx context.Context, q sqlite.Queryer) (reconcile.Settings, error) {
-	c, err := selectConfigured(ctx, q)
+func (g *Ledger) settingsIn(ctx context.Context, q sqlite.Queryer) (reconcile.Settings, error) {
+	c, err := g.selectConfigured(ctx, q)
 	if err != nil || c == nil {
 		return reconcile.Settings{Retry: reconcile.RetryPolicy(nil, nil)}, err
 	}
@@ -485,7 +487,7 @@ func (g *Ledger) Request(ctx context.Context) (r reconcile.Request, err error) {
 // and returns false: the change that made them may be what requests the pass.
 func (g *Ledger) DropRequest(ctx context.Context, known reconcile.Settings) (dropped bool, err error) {
 	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		settings, err := settingsIn(ctx, tx)
+		settings, err := g.settingsIn(ctx, tx)
 		if dropped = err == nil && settings == known; dropped {
 			_, err = tx.ExecContext(ctx, `UPDATE pass SET requested = '', running = '' WHERE id = 1`)
 		}
@@ -514,7 +516,7 @@ func (g *Ledger) CutPass(ctx context.Context) (p reconcile.Progress, err error) 
 func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reconcile.Settings) (number int64, err error) {
 	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		number = 0
-		if settings, err := settingsIn(ctx, tx); err != nil || settings != known {
+		if settings, err := g.settingsIn(ctx, tx); err != nil || settings != known {
 			return err
 		}
 		if err := tx.QueryRowContext(ctx, `UPDATE pass SET number = number + 1, requested = '' WHERE id = 1 RETURNING number`).Scan(&number); err != nil {

@@ -2,11 +2,10 @@ package ledger
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"meshddns/internal/dns"
@@ -16,8 +15,8 @@ import (
 
 // UseAccount returns the id of an account that a configuration or a service is about to
 // use, and stores the account if it is new. Another secret is another account.
-func UseAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, err error) {
-	id, unused, err := storeAccount(ctx, tx, a)
+func (g *Ledger) UseAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, err error) {
+	id, unused, err := g.storeAccount(ctx, tx, a)
 	if err != nil || !unused {
 		return id, err
 	}
@@ -27,26 +26,21 @@ func UseAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64,
 
 // storeAccount returns the id of an account, and reports whether it was already stored and
 // had no user.
-func storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, unused bool, err error) {
-	hash := keyHash(string(a.Secret))
+func (g *Ledger) storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, unused bool, err error) {
+	hash := g.config.Key.Hash(string(a.Secret))
 	err = tx.QueryRowContext(ctx, `
 		SELECT id, `+hasNoUser+` FROM accounts a WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND key_hash = ?`,
 		a.Provider, a.Endpoint, a.AccessKeyID, hash).Scan(&id, &unused)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = tx.QueryRowContext(ctx, `
-			INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (?, ?, ?, ?, ?)
-			RETURNING id`, a.Provider, a.Endpoint, a.AccessKeyID, a.Secret, hash).Scan(&id)
+			INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (?, ?, ?, '', ?)
+			RETURNING id`, a.Provider, a.Endpoint, a.AccessKeyID, hash).Scan(&id)
+		if err == nil { // the secret is bound to the id
+			sealed := g.config.Key.Seal(string(a.Secret), "accounts", strconv.FormatInt(id, 10), "access_key_secret")
+			_, err = tx.ExecContext(ctx, `UPDATE accounts SET access_key_secret = ? WHERE id = ?`, sealed, id)
+		}
 	}
 	return id, unused, err
-}
-
-// keyHash returns the SHA-256 of a secret in hexadecimal, "" without a secret.
-func keyHash(secret string) string {
-	if secret == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
 }
 
 // hasNoUser is the condition that no configuration and no service uses account a.
@@ -55,7 +49,7 @@ const hasNoUser = `
 
 // LeaveAccount deletes an account and its secret if no configuration, service or place uses
 // it. A newer secret of a key id stays while a place needs an older one, because the
-// provider may refuse the older one by then. It reports whether a secret was deleted.
+// provider may refuse the older one by then. It reports whether a secret was deleted; then the commit's notice says so.
 func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err error) {
 	var left reconcile.Account
 	err = tx.QueryRowContext(ctx, `
@@ -64,7 +58,10 @@ func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err 
 	if err != nil {
 		return false, sqlite.Absent(err, nil)
 	}
-	return dropUnused(ctx, tx, left, 0)
+	if deleted, err = dropUnused(ctx, tx, left, 0); deleted {
+		sqlite.Touch(ctx, sqlite.Replaced{})
+	}
+	return deleted, err
 }
 
 // dropUnused deletes the accounts of a key id that have no user and no place, unless an
@@ -138,19 +135,9 @@ func (g *Ledger) writePlaces(ctx context.Context, tx *sql.Tx, before map[int64]r
 		return nil
 	})
 	for i := 0; i < len(ended) && err == nil; i++ {
-		err = g.leaveAccount(ctx, tx, ended[i].Account.ID)
+		_, err = LeaveAccount(ctx, tx, ended[i].Account.ID)
 	}
 	return ids, err
-}
-
-// leaveAccount deletes an account if nothing uses it. If a secret is deleted with the account, the commit's
-// notice says so.
-func (g *Ledger) leaveAccount(ctx context.Context, tx *sql.Tx, id int64) error {
-	erased, err := LeaveAccount(ctx, tx, id)
-	if erased {
-		sqlite.Touch(ctx, sqlite.Replaced{})
-	}
-	return err
 }
 
 // leftZones returns the built-in zones that places leave, because they end or move to another one.
@@ -243,7 +230,7 @@ func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 	err := g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		stored, _ = p.After(reconcile.Event{Kind: reconcile.Intent, Value: p.Doubt.Value}, reconcile.Wish{}, reconcile.Write, g.config.Now())
 		if stored.Account.ID == 0 {
-			if stored.Account.ID, _, err = storeAccount(ctx, tx, stored.Account); err != nil {
+			if stored.Account.ID, _, err = g.storeAccount(ctx, tx, stored.Account); err != nil {
 				return err
 			}
 		}
@@ -283,7 +270,7 @@ func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]recon
 	}
 	defer tx.Rollback()
 	places, err := sqlite.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE state = 'leftover' AND id > ? ORDER BY id LIMIT ? + 0`, after, limit)
-	l := loader{q: tx, accounts: map[int64]*reconcile.Account{}}
+	l := loader{ledger: g, q: tx, accounts: map[int64]*reconcile.Account{}}
 	for i := range places {
 		a, err := l.account(ctx, places[i].Place.Account.ID)
 		if err != nil {
@@ -320,7 +307,7 @@ func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 		if err != nil {
 			return err
 		}
-		l := loader{q: tx, accounts: map[int64]*reconcile.Account{}}
+		l := loader{ledger: g, q: tx, accounts: map[int64]*reconcile.Account{}}
 		account, err := l.account(ctx, p.Place.Account.ID)
 		if err != nil {
 			return err
@@ -341,7 +328,7 @@ func (g *Ledger) Zones(ctx context.Context) (zones []reconcile.Zone, err error) 
 		return nil, err
 	}
 	defer tx.Rollback()
-	l := loader{q: tx, accounts: map[int64]*reconcile.Account{}}
+	l := loader{ledger: g, q: tx, accounts: map[int64]*reconcile.Account{}}
 	for account, apex := int64(0), ""; ; {
 		err := tx.QueryRowContext(ctx, `
 			SELECT account, zone FROM places WHERE (account, zone) > (?, ?) ORDER BY account, zone LIMIT 1`, account, apex).Scan(&account, &apex)
@@ -364,7 +351,7 @@ func (g *Ledger) Zones(ctx context.Context) (zones []reconcile.Zone, err error) 
 
 // domains adds the zones of the services and of the configuration.
 func (l *loader) domains(ctx context.Context, zones []reconcile.Zone) ([]reconcile.Zone, error) {
-	c, err := selectConfigured(ctx, l.q)
+	c, err := l.ledger.selectConfigured(ctx, l.q)
 	if err != nil || c == nil {
 		return zones, err
 	}

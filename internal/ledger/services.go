@@ -21,13 +21,13 @@ const SelectServices = `
 	FROM services`
 
 // ScanService scans a row of SelectServices, or returns ErrNoService.
-func ScanService(row sqlite.Scanner) (v mesh.Service, err error) {
-	err = row.Scan(&v.ID, &v.Name, &v.Config, &v.Domain, &v.Zone, &v.AccountID, &v.UsageCount, &v.CreatedAt, &v.UpdatedAt)
+func (g *Ledger) ScanService(row sqlite.Scanner) (v mesh.Service, err error) {
+	err = row.Scan(&v.ID, &v.Name, g.config.Key.Open((*string)(&v.Config), "services", &v.ID, "config"), &v.Domain, &v.Zone, &v.AccountID, &v.UsageCount, &v.CreatedAt, &v.UpdatedAt)
 	return v, sqlite.Absent(err, ErrNoService)
 }
 
 // SaveService stores a service, with the members of its config that the program looks for. account is the service's own.
-func SaveService(ctx context.Context, tx *sql.Tx, v mesh.Service, config mesh.ServiceConfig, account sql.Null[int64], now string) error {
+func (g *Ledger) SaveService(ctx context.Context, tx *sql.Tx, v mesh.Service, config mesh.ServiceConfig, account sql.Null[int64], now string) error {
 	zone := dns.Parse(config.Domain)
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at, formats, checking)
@@ -37,7 +37,7 @@ func SaveService(ctx context.Context, tx *sql.Tx, v mesh.Service, config mesh.Se
 		    provider = excluded.provider,
 		    txt_endpoints = excluded.txt_endpoints, account = excluded.account, updated_at = excluded.updated_at,
 		    formats = excluded.formats, checking = excluded.checking`,
-		v.ID, v.Name, v.Config, config.Domain, zone, dns.Reverse(zone), config.Provider, sqlite.TextList(config.Endpoints), account, now, now,
+		v.ID, v.Name, g.config.Key.Seal(string(v.Config), "services", v.ID, "config"), config.Domain, zone, dns.Reverse(zone), config.Provider, sqlite.TextList(config.Endpoints), account, now, now,
 		sqlite.TextList(config.Formats), string(config.Check))
 	return err
 }

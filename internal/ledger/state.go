@@ -6,7 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sort"
-	"time"
+	"strconv"
 
 	"meshddns/internal/dns"
 	"meshddns/internal/events"
@@ -21,8 +21,8 @@ import (
 const StatusReleasing = "releasing"
 
 // selectConfigured returns nil if there is no configuration.
-func selectConfigured(ctx context.Context, q sqlite.Queryer) (*mesh.Configuration, error) {
-	c, err := SelectConfiguration(ctx, q)
+func (g *Ledger) selectConfigured(ctx context.Context, q sqlite.Queryer) (*mesh.Configuration, error) {
+	c, err := g.SelectConfiguration(ctx, q)
 	if errors.Is(err, ErrNoConfiguration) {
 		return nil, nil
 	}
@@ -56,7 +56,7 @@ func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
 
 // own reads what is stored about the name of the configuration's own record, no name without a configuration.
 func (g *Ledger) own(ctx context.Context) (name string, state reconcile.State, err error) {
-	c, err := selectConfigured(ctx, g.config.Reader)
+	c, err := g.selectConfigured(ctx, g.config.Reader)
 	if err != nil || c == nil {
 		return "", state, err
 	}
@@ -151,14 +151,14 @@ func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names, owners []
 		return state, nil
 	}
 	l := loader{
-		q: q, now: g.config.Now, names: sqlite.TextList(names), at: map[string]int{},
+		ledger: g, q: q, names: sqlite.TextList(names), at: map[string]int{},
 		accounts: map[int64]*reconcile.Account{}, heirs: map[int64]reconcile.Account{},
 	}
 	for i, name := range names {
 		state.Names = append(state.Names, reconcile.Name{Name: name})
 		l.at[name] = i
 	}
-	if l.configured, err = selectConfigured(ctx, q); err != nil {
+	if l.configured, err = g.selectConfigured(ctx, q); err != nil {
 		return state, err
 	}
 	state.Configured = l.configured != nil
@@ -209,8 +209,8 @@ func (g *Ledger) OwnRival(ctx context.Context) (name, network string, err error)
 
 // loader reads the parts of a State.
 type loader struct {
+	ledger     *Ledger
 	q          sqlite.Queryer
-	now        func() time.Time
 	names      sqlite.TextList
 	at         map[string]int      // index of a name in the list
 	configured *mesh.Configuration // nil without a configuration
@@ -241,7 +241,7 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 	if a := l.accounts[id]; a != nil {
 		return a, nil
 	}
-	a := &reconcile.Account{ID: id}
+	a, row := &reconcile.Account{ID: id}, strconv.FormatInt(id, 10)
 	l.accounts[id] = a
 	var configured bool
 	var service sql.Null[string]
@@ -249,7 +249,7 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 		SELECT provider, endpoint, access_key_id, access_key_secret,
 		       EXISTS (SELECT 1 FROM configuration WHERE account = a.id),
 		       (SELECT id FROM services WHERE account = a.id ORDER BY updated_at DESC LIMIT 1)
-		FROM accounts a WHERE id = ?`, id).Scan(&a.Provider, &a.Endpoint, &a.AccessKeyID, &a.Secret, &configured, &service)
+		FROM accounts a WHERE id = ?`, id).Scan(&a.Provider, &a.Endpoint, &a.AccessKeyID, l.ledger.config.Key.Open((*string)(&a.Secret), "accounts", &row, "access_key_secret"), &configured, &service)
 	switch {
 	case a.Provider == builtinProvider:
 	case configured:
@@ -440,7 +440,7 @@ func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
 		if err := l.heir(ctx, *account); err != nil {
 			return err
 		}
-		if now := l.now(); p.Place.LookAt.After(now.Add(reconcile.SecondLook)) { // the clock was set back
+		if now := l.ledger.config.Now(); p.Place.LookAt.After(now.Add(reconcile.SecondLook)) { // the clock was set back
 			p.Place.LookAt = now
 		}
 		n := &names[l.at[p.Place.Name]]

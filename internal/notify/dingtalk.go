@@ -58,7 +58,9 @@ func dingTalkSign(secret, at string) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-func dingTalkJudge(a answer) verdict { return judgeCode(a, dingTalkOutcomes, dingTalkBlock, dingTalkFast...) }
+func dingTalkJudge(a answer) verdict {
+	return judgeCode(a, dingTalkOutcomes, dingTalkBlock, dingTalkFast...)
+}
 
 // judgeCode judges an answer with errcode and errmsg. After one of the codes in fast the target pauses.
 func judgeCode(a answer, outcomes map[int]outcome, pause time.Duration, fast ...int) verdict {

@@ -28,13 +28,12 @@ const (
 // Table is the stored targets.
 type Table struct {
 	*resource.Table[Target]
-	db  *sqlite.Database
 	now func() time.Time
 }
 
 // NewTable returns the targets of a database.
 func NewTable(db *sqlite.Database, now func() time.Time) *Table {
-	n := &Table{db: db, now: now}
+	n := &Table{now: now}
 	n.Table = resource.New(db, resource.Kind[Target]{
 		Most: MaxTargets, Shown: shownTarget{}, Unknown: ErrUnknown, TooMany: ErrTooMany,
 		Saved: msg.NotificationSaved, Deleted: msg.NotificationDeleted,
@@ -42,14 +41,15 @@ func NewTable(db *sqlite.Database, now func() time.Time) *Table {
 		Select: `
 			SELECT id, kind, url, secret, events, language, enabled, revision, sent_seq, state, code, message, attempts, since, next_at
 			FROM notifications ORDER BY id`,
-		Scan: scanTarget, Store: n.store, Delete: `DELETE FROM notifications WHERE id = ?`,
+		Scan: n.scan, Store: n.store, Delete: `DELETE FROM notifications WHERE id = ?`,
 	})
 	return n
 }
 
-func scanTarget(row sqlite.Scanner) (t Target, err error) {
+func (n *Table) scan(row sqlite.Scanner) (t Target, err error) {
 	var next int64
-	err = row.Scan(&t.ID, &t.Kind, &t.URL, &t.Secret, (*sqlite.TextList)(&t.Events), &t.Language, &t.Enabled, &t.revision, &t.sent, &t.state,
+	url, secret := n.DB.Key.Open((*string)(&t.URL), "notifications", &t.ID, "url"), n.DB.Key.Open((*string)(&t.Secret), "notifications", &t.ID, "secret")
+	err = row.Scan(&t.ID, &t.Kind, url, secret, (*sqlite.TextList)(&t.Events), &t.Language, &t.Enabled, &t.revision, &t.sent, &t.state,
 		&t.fault.Code, &t.fault.Detail, &t.attempts, &t.since, &next)
 	t.Events, t.next = append([]string{}, t.Events...), sqlite.Stamped(next)
 	return t, err
@@ -71,7 +71,7 @@ func (n *Table) store(ctx context.Context, tx *sql.Tx, t, stored Target, _ []Tar
 	_, err := tx.ExecContext(ctx, `
 		REPLACE INTO notifications (id, kind, url, secret, events, language, enabled, revision, sent_seq, state, code, message, attempts, since, next_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', '', 0, ?, 0)`,
-		t.ID, t.Kind, t.URL, t.Secret, sqlite.TextList(t.Events), t.Language, t.Enabled, t.revision, t.sent, t.state, t.since)
+		t.ID, t.Kind, n.DB.Key.Seal(string(t.URL), "notifications", t.ID, "url"), n.DB.Key.Seal(string(t.Secret), "notifications", t.ID, "secret"), sqlite.TextList(t.Events), t.Language, t.Enabled, t.revision, t.sent, t.state, t.since)
 	return t, err
 }
 
@@ -113,7 +113,7 @@ func (n *Table) WriteMetrics(ctx context.Context, page *daemon.Page) error {
 
 // restart makes a target that is not OK try at once, unless its settings have changed.
 func (n *Table) restart(ctx context.Context, t Target) error {
-	return n.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return n.DB.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		n.Touch(ctx)
 		_, err := tx.ExecContext(ctx, `
 			UPDATE notifications SET revision = ?, state = 'ok', code = '', message = '', attempts = 0, since = ?, next_at = 0
@@ -124,7 +124,7 @@ func (n *Table) restart(ctx context.Context, t Target) error {
 
 // note stores the progress of a target with its events, unless its settings have changed.
 func (n *Table) note(ctx context.Context, t Target, log *events.Log, told ...events.Event) error {
-	return n.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return n.DB.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, `
 			UPDATE notifications SET sent_seq = ?, state = ?, code = ?, message = ?, attempts = ?, since = ?, next_at = ?
 			WHERE id = ? AND revision = ?`,

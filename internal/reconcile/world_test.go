@@ -199,7 +199,7 @@ func (w *world) tx(f func(ctx context.Context, tx *sql.Tx) error) {
 // account makes an account of the vendor at an endpoint.
 func (w *world) account(key string, endpoint ...string) (id int64) {
 	w.tx(func(ctx context.Context, tx *sql.Tx) (err error) {
-		id, err = ledger.UseAccount(ctx, tx, reconcile.Account{
+		id, err = w.ledger.UseAccount(ctx, tx, reconcile.Account{
 			Provider: "vendor", Endpoint: strings.Join(endpoint, ""), AccessKeyID: key, Secret: "secret"})
 		return err
 	})

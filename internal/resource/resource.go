@@ -81,7 +81,7 @@ type Kind[T any] struct {
 // Table is the stored entries of a kind, with a copy in memory. Committed reads the copy again after each commit that
 // changes an entry, and before the caller of the commit goes on.
 type Table[T Entry[T]] struct {
-	db   *sqlite.Database
+	DB   *sqlite.Database
 	kind Kind[T]
 	copy atomic.Pointer[[]T] // nil: it is not read
 
@@ -91,7 +91,7 @@ type Table[T Entry[T]] struct {
 
 // New returns the entries of a database. Refresh reads the copy.
 func New[T Entry[T]](db *sqlite.Database, kind Kind[T]) *Table[T] {
-	return &Table[T]{db: db, kind: kind, changed: make(chan struct{})}
+	return &Table[T]{DB: db, kind: kind, changed: make(chan struct{})}
 }
 
 // find returns the entry with an id, nil if there is none.
@@ -106,7 +106,7 @@ func (t *Table[T]) find(all []T, id string) *T {
 
 // All returns all stored entries in the order of their ids.
 func (t *Table[T]) All(ctx context.Context) ([]T, error) {
-	all, err := sqlite.Collect(ctx, t.db.Reading(ctx), t.kind.Scan, t.kind.Select)
+	all, err := sqlite.Collect(ctx, t.DB.Reading(ctx), t.kind.Scan, t.kind.Select)
 	return append([]T{}, all...), err
 }
 
@@ -160,7 +160,7 @@ func same[T any](a, b T) bool {
 }
 
 func (t *Table[T]) save(ctx context.Context, entry T, keeps func(entry, stored T) bool) (saved T, changed bool, err error) {
-	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = t.DB.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		changed = false
 		all, err := t.All(ctx)
 		if err != nil {
@@ -191,7 +191,7 @@ func (t *Table[T]) save(ctx context.Context, entry T, keeps func(entry, stored T
 
 // Delete deletes an entry. The error is the kind's Unknown if there is none.
 func (t *Table[T]) Delete(ctx context.Context, id string) error {
-	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return t.DB.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := t.One(ctx, id); err != nil {
 			return err
 		}

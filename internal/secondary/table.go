@@ -35,22 +35,24 @@ type Table struct {
 // NewTable returns the secondaries of a database. Refresh reads the copy in memory; a secondary that is not in it may
 // transfer nothing.
 func NewTable(db *sqlite.Database) *Table {
-	return &Table{wake: make(chan struct{}, 1), Table: resource.New(db, resource.Kind[Secondary]{
+	t := &Table{wake: make(chan struct{}, 1)}
+	t.Table = resource.New(db, resource.Kind[Secondary]{
 		Most: MaxSecondaries, Shown: shown{}, Unknown: ErrUnknown, TooMany: ErrTooMany,
 		Saved: msg.SecondarySaved, Deleted: msg.SecondaryDeleted,
 		ID:     func(s *Secondary) *string { return &s.ID },
 		Select: `SELECT id, address, key_name, key_secret, key_algorithm, zones, ranges FROM secondaries ORDER BY id`,
-		Scan:   scanSecondary, Store: storeSecondary, Delete: `DELETE FROM secondaries WHERE id = ?`,
+		Scan:   t.scan, Store: t.store, Delete: `DELETE FROM secondaries WHERE id = ?`,
 		Carry: func(now, before *Secondary) {
 			if now.follower = newFollower(); before != nil && before.at == now.at {
 				now.follower = before.follower
 			}
 		},
-	})}
+	})
+	return t
 }
 
-func scanSecondary(row sqlite.Scanner) (s Secondary, err error) {
-	if err = row.Scan(&s.ID, &s.Address, &s.KeyName, &s.Secret, &s.Algorithm, (*sqlite.TextList)(&s.Zones), (*sqlite.TextList)(&s.From)); err != nil {
+func (t *Table) scan(row sqlite.Scanner) (s Secondary, err error) {
+	if err = row.Scan(&s.ID, &s.Address, &s.KeyName, t.DB.Key.Open((*string)(&s.Secret), "secondaries", &s.ID, "key_secret"), &s.Algorithm, (*sqlite.TextList)(&s.Zones), (*sqlite.TextList)(&s.From)); err != nil {
 		return s, err
 	}
 	s.Zones = append([]string{}, s.Zones...)
@@ -61,8 +63,8 @@ func scanSecondary(row sqlite.Scanner) (s Secondary, err error) {
 	return s.withKey()
 }
 
-// storeSecondary stores a secondary. Secondaries whose keys have one name have one key, and ask from different ranges.
-func storeSecondary(ctx context.Context, tx *sql.Tx, s, _ Secondary, all []Secondary) (Secondary, error) {
+// store stores a secondary. Secondaries whose keys have one name have one key, and ask from different ranges.
+func (t *Table) store(ctx context.Context, tx *sql.Tx, s, _ Secondary, all []Secondary) (Secondary, error) {
 	for _, o := range all {
 		switch {
 		case o.ID == s.ID || s.KeyName == "" || o.key.Name != s.key.Name:
@@ -74,7 +76,7 @@ func storeSecondary(ctx context.Context, tx *sql.Tx, s, _ Secondary, all []Secon
 		}
 	}
 	_, err := tx.ExecContext(ctx, `REPLACE INTO secondaries (id, address, key_name, key_secret, key_algorithm, zones, ranges) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		s.ID, s.Address, s.KeyName, s.Secret, s.Algorithm, sqlite.TextList(s.Zones), sqlite.TextList(s.From))
+		s.ID, s.Address, s.KeyName, t.DB.Key.Seal(string(s.Secret), "secondaries", s.ID, "key_secret"), s.Algorithm, sqlite.TextList(s.Zones), sqlite.TextList(s.From))
 	return s, err
 }
 

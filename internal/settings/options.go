@@ -71,6 +71,8 @@ var options = []option{
 		usage: "group of the unix sockets, by name or number; without it: the program's own group"},
 	{name: "db", value: "file", preset: "meshddns.db", read: one((*Settings).readDB),
 		usage: "database file"},
+	{name: "seal-key", value: "file", read: one((*Settings).readSealKey),
+		usage: "file with one or two keys, one a line: 32 octets in base64; the first seals all secrets in the database, both open; a first line none unseals"},
 	{name: "dns-listen", value: "address", several: true, read: addresses(dnsForm, "", func(s *Settings) *[]string { return &s.DNS.Addresses }),
 		usage: "address of the DNS server, UDP and TCP: host:port; without it there is no DNS server"},
 	{name: "dns-host", value: "name", several: true, dns: true, read: (*Settings).readDNSHosts,

@@ -15,6 +15,7 @@ import (
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/seal"
 	"meshddns/internal/web"
 )
 
@@ -30,6 +31,7 @@ type Settings struct {
 	Controls     []string         // host:port, for checks of endpoints
 	NodeWrites   map[string]int   // by provider: writes an hour that nodes and checks may cause at one account; 0: no limit
 	AllowHosts   []string         // in the form of web.GuardConfig.AllowHosts
+	SealKeys     seal.Keys        // of the secrets in the database
 	Tokens       *web.Tokens      // nil: clients need no token
 	Certificate  *web.Certificate // of listeners with TLS; nil: none
 	SyncInterval time.Duration    // at least 1s

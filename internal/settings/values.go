@@ -16,6 +16,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/seal"
 	"meshddns/internal/web"
 )
 
@@ -239,6 +240,16 @@ func (s *Settings) readTokenFile(text string) (err error) {
 		return errors.New(`"" is not a file: omit the flag to require no token`)
 	}
 	s.Tokens, err = web.OpenTokens(text, s.Credentials)
+	return err
+}
+
+func (s *Settings) readSealKey(text string) (err error) {
+	f, err := web.OpenPrivate(text, s.Credentials)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s.SealKeys, err = seal.Read(f)
 	return err
 }
 

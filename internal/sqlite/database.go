@@ -19,13 +19,16 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"meshddns/internal/seal"
 )
 
 // Database is an open database file. One connection writes, because SQLite has one writer;
 // readers read the last committed state beside it (WAL).
 type Database struct {
 	Reader, Writer *sql.DB
-	Snapshots      *sql.DB // reads as Reader does, for transactions that last
+	Key            seal.Key // of the secrets in the tables
+	Snapshots      *sql.DB  // reads as Reader does, for transactions that last
 
 	path        string
 	schema      Schema
@@ -73,7 +76,10 @@ func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ 
 	d.checkpoints = NewCheckpointer(d.Writer, d.Reader)
 	d.queue = NewQueue(d.Writer, d.file, d.committed)
 	d.eraser = NewEraser(d.Writer, d.Reader, busyTime, log)
-	if err := d.begin(ctx); err != nil {
+	if err = d.begin(ctx); err == nil && len(schema.Secrets) > 0 {
+		err = d.unlock(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, onFileSystem(d.file.Target(), err)), d.Close())
 	}
 	return d, nil

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+
+	"meshddns/internal/seal"
 )
 
 // Schema is the tables of a program, and the steps that migrate older tables to them.
@@ -19,6 +21,9 @@ type Schema struct {
 	Probe  string   // a query that returns one row if the database works
 	Oldest int      // the oldest version that opens, at least 1
 	Steps  []Step   // Steps[0] leads from version Oldest to the next
+
+	Secrets [][3]string // table with a column id, column with secrets, column with their hashes or ""; the key's id is in appliance.seal
+	Keys    seal.Keys   // of the secrets
 }
 
 // ApplicationID is the application id of the program's files (https://sqlite.org/pragma.html#pragma_application_id).

@@ -196,7 +196,7 @@ func (c *Certificate) Reload() error {
 	if err != nil {
 		return err
 	}
-	key, err := openPrivate(c.Key, c.Credentials)
+	key, err := OpenPrivate(c.Key, c.Credentials)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func (t *Tokens) Reload() error {
 func (t *Tokens) list() []Token { return *t.current.Load() }
 
 func readTokens(path, credentials string) ([]Token, error) {
-	f, err := openPrivate(path, credentials)
+	f, err := OpenPrivate(path, credentials)
 	if err != nil {
 		return nil, fmt.Errorf("token file: %w", err)
 	}
@@ -111,9 +111,9 @@ func below(path, dir string) bool {
 	return err == nil && filepath.IsAbs(dir) && strings.HasPrefix(path, filepath.Clean(dir)+"/")
 }
 
-// openPrivate opens a regular file that only its owner can use. It checks the open file, because a path can be replaced. It
+// OpenPrivate opens a regular file that only its owner can use. It checks the open file, because a path can be replaced. It
 // opens without blocking, because a FIFO would wait for its writer.
-func openPrivate(path, credentials string) (*os.File, error) {
+func OpenPrivate(path, credentials string) (*os.File, error) {
 	var forbidden fs.FileMode = 0o077
 	if below(path, credentials) {
 		forbidden = 0o037

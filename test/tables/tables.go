@@ -48,7 +48,7 @@ func (d *Database) Fill(provider, config string) {
 	d.t.Helper()
 	d.Exec(`INSERT INTO appliance (id, owner) VALUES (1, ?)`, Owner)
 	err := d.Tx(d.t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		account, err := ledger.UseAccount(ctx, tx, reconcile.Account{Provider: provider})
+		account, err := ledger.New(ledger.Config{}, "").UseAccount(ctx, tx, reconcile.Account{Provider: provider})
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (d *Database) Fill(provider, config string) {
 			return err
 		}
 		read.Domain, read.Provider = "example.com", provider
-		return ledger.SaveService(ctx, tx, v, read, sql.Null[int64]{V: account, Valid: true}, "")
+		return ledger.New(ledger.Config{}, "").SaveService(ctx, tx, v, read, sql.Null[int64]{V: account, Valid: true}, "")
 	})
 	if err != nil {
 		d.t.Fatal(err)
