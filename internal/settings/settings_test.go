@@ -43,20 +43,23 @@ func TestDefaults(t *testing.T) {
 // Each setting can be given on the command line and in the environment; of both
 // the command line counts.
 func TestBothWays(t *testing.T) {
-	token := tokenFile(t, 0o600)
+	token, sealing := tokenFile(t, 0o600), filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(sealing, []byte("none\n"+strings.Repeat("A", 43)+"=\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	cert, key := certificate(t)
 	given := [][2]string{
-		{"listen", "unix:/run/x,127.0.0.1:0"}, {"socket-group", "adm"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
+		{"seal-key", sealing}, {"listen", "unix:/run/x,127.0.0.1:0"}, {"socket-group", "adm"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
 		{"dns-nsid", "ams-1"}, {"dns-catalog", "Catalog.invalid"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"addr", "a=interface:x,b=192.0.2.1"}, {"check-control", "192.0.2.1:53,a.example:80"}, {"allow-host", "a.example,b.example:80 c.example"},
 		{"token-file", token}, {"node-writes", "webhook=12,cloudflare=0"}, {"node-listen", "0.0.0.0:8054,[::]:8054"}, {"tls-cert", cert}, {"tls-key", key}, {"tls-client-ca", cert}, {"trusted-proxy", "127.0.0.1,10.1.2.3/8,::ffff:192.0.2.1/120"}, {"sync-interval", "90s"}, {"language", "en"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
 	}
-	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 catalog.invalid. 0 none 2001:db8::1 [{a interface:x interface:x} {b 192.0.2.1 none}] [192.0.2.1:53 a.example:80] [a.example b.example:80 c.example] false map[cloudflare:0 webhook:12] [0.0.0.0:8054 [::]:8054] [127.0.0.1/32 10.0.0.0/8 192.0.2.0/24] 1m30s true json /etc/x true true true\n"
+	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 catalog.invalid. 0 none 2001:db8::1 [{a interface:x interface:x} {b 192.0.2.1 none}] [192.0.2.1:53 a.example:80] [a.example b.example:80 c.example] false map[cloudflare:0 webhook:12] [0.0.0.0:8054 [::]:8054] [127.0.0.1/32 10.0.0.0/8 192.0.2.0/24] 1m30s true json /etc/x  66687aad true true true\n"
 	say := func(s Settings) string {
 		if c := s.Certificate; c == nil || c.Chain != cert || c.Key != key || c.Authority != cert {
 			t.Errorf("the certificate is of %+v", c)
 		}
 		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.Catalog, s.DNS.RateLimit, s.Addresses.IPv4, s.Addresses.IPv6, s.Addresses.Named, s.Controls, s.AllowHosts, s.Tokens == nil, s.NodeWrites, s.NodeListen, s.Proxies,
-			s.SyncInterval, s.Language == msg.English, s.LogFormat, s.Provision, s.Check, s.Version, s.Help)
+			s.SyncInterval, s.Language == msg.English, s.LogFormat, s.Provision, s.SealKeys.First.ID, s.SealKeys.Old.ID, s.Check, s.Version, s.Help)
 	}
 	var flags, inline, environ, named []string
 	for _, g := range given {
@@ -138,6 +141,7 @@ func TestNoListener(t *testing.T) {
 
 func TestNonsense(t *testing.T) {
 	long := strings.Repeat("n", 200)
+	shared := tokenFile(t, 0o640)
 	wantFaults(t, [][3]string{
 		{"addr", "wan", `"wan" is not a source: want NAME=SOURCE, such as wan2=interface:ppp1; NAME has 1 to 32 of a-z, 0-9 and -, and is not ipv4 or ipv6`},
 		{"addr", "https://u:s3cret@a.example/", `want NAME=SOURCE, such as wan2=interface:ppp1; NAME has 1 to 32 of a-z, 0-9 and -, and is not ipv4 or ipv6`},
@@ -180,6 +184,11 @@ func TestNonsense(t *testing.T) {
 		{"node-listen", "8054", `"8054" is not an address to listen on: want host:port, such as 0.0.0.0:8054 or [::]:8054, or tls:host:port`},
 		{"trusted-proxy", "proxy", `"proxy" is not a range of addresses: want one such as 192.0.2.1 or 10.0.0.0/8`},
 		{"token-file", "", `"" is not a file: omit the flag to require no token`},
+		{"seal-key", "", `open : no such file or directory`},
+		{"seal-key", "/nonexistent/key", `open /nonexistent/key: no such file or directory`},
+		{"seal-key", "/dev/null", `/dev/null is not a regular file`},
+		{"seal-key", shared, shared + ` has mode 0640: group and others must have no permission (0600)`},
+		{"seal-key", tokenFile(t, 0o600), `want one or two lines, each of 32 octets in base64, as openssl rand -base64 32 writes them; or none as the first`},
 		{"token-file", "/nonexistent/token", `token file: open /nonexistent/token: no such file or directory`},
 		{"sync-interval", "bogus", `"bogus" is not a duration: want one such as 5m`},
 		{"sync-interval", "5", `"5" is not a duration: want one such as 5m`},

@@ -204,6 +204,9 @@ func TestQueryPlans(t *testing.T) {
 	statements := allStatements(t)
 	used := map[string]bool{}
 	for _, q := range statements {
+		if q.function == "sqlite.reseal" { // its tables are variables, and it reads all of them
+			continue
+		}
 		if peeks.MatchString(q.text) {
 			t.Errorf("%s: the plan depends on the number that LIMIT gets: want ? + 0 in\n%s", q.function, q.text)
 		}
