@@ -61,6 +61,9 @@ func spellings(secret string) (all []string) {
 			all = append(all, text[(before*8+5)/6:len(text)-1])
 		}
 	}
+	for _, text := range all[:len(all):len(all)] {
+		all = append(all, strings.ReplaceAll(text, "'", "''")) // in SQL
+	}
 	return all
 }
 
@@ -73,6 +76,7 @@ type vault struct {
 	signed  atomic.Int64 // messages with the right path and signature
 	secrets map[string]string
 	p       *program
+	fills   int
 }
 
 const hookPath = "/hook-p4th-<&>/0123456789"
@@ -116,11 +120,12 @@ func quotedJSON(text string) string { q, _ := json.Marshal(text); return string(
 func (v *vault) fill() {
 	v.t.Helper()
 	c, call := v.cloud, v.p.call
-	c.Rotate(v.secrets["configuration"])
+	c.Rotate(v.secrets["left"])
+	v.fills++
 	account := func(secret string) string {
 		return fmt.Sprintf(`"provider":"webhook","access_key_id":%q,"access_key_secret":%s,"endpoint":%q,"domain":%q`, c.AccessKeyID, quotedJSON(secret), c.URL, cloudtest.Zone)
 	}
-	call(200, "PUT", configPath, `{`+account(v.secrets["configuration"])+`,"txt_record_name":"@","enabled":true,"sync_mode":"manual","txt_endpoints":["tcp://203.0.113.7:1"]}`)
+	call(200, "PUT", configPath, `{`+account(v.secrets["left"])+`,"txt_record_name":"@","enabled":true,"sync_mode":"manual","txt_endpoints":["tcp://203.0.113.7:1"]}`)
 	call(200, "PUT", servicesPath+"svc", fmt.Sprintf(`{"name":"Site","config":{"domain":%q}}`, cloudtest.Zone))
 	call(200, "PUT", servicesPath+"own", fmt.Sprintf(`{"name":"Own","config":{"domain":"other.example","provider":"webhook","access_key_id":"other","access_key_secret":%s,"endpoint":%q,"more":{"api_token":%q}}}`,
 		quotedJSON(v.secrets["service"]), c.URL, v.secrets["member"]))
@@ -134,10 +139,10 @@ func (v *vault) fill() {
 	}
 	first := reserve("svc", "a")
 	reserve("own", "b")
-	gone := reserve("svc", "c")
-	call(200, "POST", usagesPath+"/"+first+"/leases", `{"slot":"one","ttl":3600}`)
+	gone := reserve("svc", fmt.Sprint("c", v.fills))
+	call(200, "POST", usagesPath+"/"+first+"/leases?replace=1", `{"slot":"one","ttl":3600}`)
 	call(500, "POST", syncPath, "") // the key of "own" is refused
-	call(200, "PUT", configPath, `{`+account(v.secrets["left"])+`,"txt_record_name":"@","enabled":true,"sync_mode":"manual","txt_endpoints":["tcp://203.0.113.7:1"]}`)
+	c.Rotate(v.secrets["configuration"]) // the key of the places is "left", until a pass moves them
 	call(200, "DELETE", usagesPath+"/"+gone+"?force=1", "")
 	call(200, "PUT", configPath, `{`+account(v.secrets["configuration"])+`,"txt_record_name":"@","enabled":true,"sync_mode":"manual","txt_endpoints":["tcp://203.0.113.7:1"]}`)
 	call(200, "POST", "/api/v1/ddns/test", `{`+account(v.secrets["refused"])+`}`)
@@ -152,11 +157,11 @@ func (v *vault) answers() map[string]string {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
-	if err := json.Unmarshal([]byte(v.p.call(200, "GET", usagesPath, "").body), &usages); err != nil {
+	if err := json.Unmarshal([]byte(v.p.call(200, "GET", usagesPath+"/available", "").body), &usages); err != nil {
 		v.t.Fatal(err)
 	}
-	paths := []string{configPath, usagesPath, "/api/v1/ddns/services", "/api/v1/ddns/state", "/api/v1/ddns/notifications", "/api/v1/ddns/notifications/hook", "/api/v1/ddns/secondaries",
-		leftoversPath, "/api/v1/ddns/providers", usagesPath + "/available", "/api/v1/ddns/events", "/api/v1/ddns/notifications/none", servicesPath + "svc", servicesPath + "own"}
+	paths := []string{configPath, "/api/v1/ddns/services", "/api/v1/ddns/state", "/api/v1/ddns/notifications", "/api/v1/ddns/notifications/hook", "/api/v1/ddns/secondaries",
+		leftoversPath, "/api/v1/ddns/providers", usagesPath + "/available", "/api/v1/ddns/events?limit=20", "/api/v1/ddns/notifications/none", servicesPath + "svc", servicesPath + "own"}
 	for _, u := range usages.Data {
 		paths = append(paths, usagesPath+"/"+u.ID, usagesPath+"/"+u.ID+"/events", usagesPath+"/"+u.ID+"/leases")
 	}
@@ -258,6 +263,8 @@ func TestSeal(t *testing.T) {
 	v.start()
 	v.fill()
 	v.works()
+	v.p.stop()
+	v.start() // which knows as little of the zones as after each further start
 	before := v.answers()
 	plain := v.contents(true)
 	for _, where := range []string{"backup", "dump"} {
@@ -269,7 +276,6 @@ func TestSeal(t *testing.T) {
 	support.WriteFile(t, v.db+".v11", string(plain["file"])) // as from before an upgrade
 	same := func(what string) {
 		t.Helper()
-		v.works()
 		after := v.answers()
 		for path := range maps.Keys(before) {
 			if before[path] != after[path] {
@@ -285,6 +291,7 @@ func TestSeal(t *testing.T) {
 		v.erased()
 		v.wantNone(c.what, v.contents(true))
 		same(c.what)
+		v.works()
 		v.wantNone(c.what+" and used", v.contents(true))
 		v.p.stop()
 	}
