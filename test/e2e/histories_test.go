@@ -122,6 +122,8 @@ type history struct {
 	t      *testing.T
 	random *rand.Rand
 	tally  *tally
+	seals  bool // with -seal-key
+	starts int
 	host   *host
 	p      *program
 	nodes  *program // its listener for nodes
@@ -180,7 +182,7 @@ func (f found) String() string {
 
 func runHistory(t *testing.T, seed uint64, tally *tally) {
 	w := &history{
-		t: t, random: rand.New(rand.NewPCG(seed, 20261121)), tally: tally, host: newHost(),
+		t: t, random: rand.New(rand.NewPCG(seed, 20261121)), tally: tally, host: newHost(), seals: seed%2 == 1,
 		foreign: map[spot][]string{}, planted: map[string]bool{}, passing: map[spot]bool{}, left: map[string]bool{},
 	}
 	t.Cleanup(w.host.close)
@@ -244,11 +246,40 @@ func (w *history) fail(format string, args ...any) {
 }
 
 func (w *history) start() {
-	p := startAt(w.t, quickBinary(w.t), "-db", w.db, "-node-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-sync-interval", "1m",
-		"-check-control", strings.TrimPrefix(w.host.addrs["webhook"], "http://"))
+	args := []string{"-db", w.db, "-node-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-sync-interval", "1m",
+		"-check-control", strings.TrimPrefix(w.host.addrs["webhook"], "http://")}
+	if w.starts++; w.seals && os.Getenv(programName) == "" {
+		args = append(args, "-seal-key", sealFile(w.t, filepath.Join(w.dir, "key"), w.sealKeys()...))
+	}
+	p := startAt(w.t, quickBinary(w.t), args...)
 	w.running.Lock()
 	defer w.running.Unlock()
 	w.p, w.nodes, w.killed = p, nodesOf(p), false
+}
+
+// sealKeys chooses the keys of the next start: it seals, rotates or unseals what is there, which may be a backup.
+func (w *history) sealKeys() []byte {
+	next, present := byte(w.starts%3), byte(1)
+	if _, err := os.Stat(w.db); err == nil {
+		db := support.OpenSQLite(w.t, w.db, "mode=ro&_busy_timeout=5000")
+		defer db.Close()
+		var id string
+		if err := db.QueryRow(`SELECT seal FROM appliance`).Scan(&id); err != nil {
+			w.t.Fatal(err)
+		}
+		if _, second := sealLine(2); strings.HasPrefix(id, second) {
+			present = 2
+		}
+	}
+	what := "sealed anew"
+	switch next {
+	case present:
+		return []byte{present}
+	case 0:
+		what = "unsealed"
+	}
+	w.tally.add("starts: "+what, 1)
+	return []byte{next, present}
 }
 
 // kill ends the program with SIGKILL and returns when it has ended.
