@@ -460,3 +460,82 @@ func TestSealReplica(t *testing.T) {
 		break
 	}
 }
+
+// TestSealLostKey: the statements of the manual empty the secrets of a database whose key is lost. The rest is there, also after
+// the secrets are put again.
+func TestSealLostKey(t *testing.T) {
+	support.Need(t, "sqlite3")
+	t.Parallel()
+	manual, err := os.ReadFile("../../docs/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, statements, _ := strings.Cut(string(manual), "```sql\nUPDATE appliance SET seal")
+	statements, _, found := strings.Cut(statements, "```")
+	if !found {
+		t.Fatal("the manual has no statements")
+	}
+	v := newVault(t)
+	v.start(1)
+	v.fill()
+	var before, after struct {
+		Data struct {
+			Usages   json.RawMessage   `json:"usages"`
+			Services []json.RawMessage `json:"services"`
+		} `json:"data"`
+	}
+	read := func(into any) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(v.p.call(200, "GET", "/api/v1/ddns/state", "").body), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(&before)
+	v.p.stop()
+	if out, err := exec.Command("sqlite3", "-bail", v.db, "UPDATE appliance SET seal"+statements).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	v.start()
+	read(&after)
+	if !bytes.Equal(before.Data.Usages, after.Data.Usages) || len(before.Data.Services) != len(after.Data.Services) {
+		t.Errorf("before\n%s\nafter\n%s", before.Data.Usages, after.Data.Usages)
+	}
+	if own := v.p.call(200, "GET", servicesPath+"own", "").body; !strings.Contains(own, `\"access_key_id\":\"other\"`) || !strings.Contains(own, v.cloud.URL) {
+		t.Errorf("of a service is left: %s", own)
+	}
+	v.wantNone("emptied", v.contents(true))
+	v.fill()
+	v.works()
+	v.p.stop()
+	v.start(1)
+	v.works()
+	v.wantNone("sealed again", v.contents(true))
+}
+
+// TestSealDamaged: a request that needs a damaged secret is answered with 500 and nothing of it; the log names table and row.
+func TestSealDamaged(t *testing.T) {
+	support.Need(t, "sqlite3")
+	t.Parallel()
+	v := newVault(t)
+	v.start(1)
+	v.fill()
+	v.p.stop()
+	execute(t, v.db, `UPDATE services SET config = (SELECT config FROM services WHERE id = 'own') WHERE id = 'svc'`)
+	execute(t, v.db, `UPDATE notifications SET secret = url`)
+	v.start(1)
+	for path, where := range map[string]string{servicesPath + "svc": `table services, row "svc"`, "/api/v1/ddns/notifications/hook": `table notifications, row "hook"`} {
+		if a := v.p.call(500, "GET", path, ""); strings.Contains(a.body, "s3cret") {
+			t.Errorf("%s: %s", path, a.body)
+		}
+		v.p.logged(strings.ReplaceAll(where, `"`, `\"`))
+	}
+	v.p.call(200, "GET", servicesPath+"own", "")
+	if strings.Contains(v.p.log.String(), "s3cret") {
+		t.Error("a secret is in the log")
+	}
+	v.p.stop()
+	out, err := command(t, v.args(2, 1)...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), `table services, row "svc"`) {
+		t.Errorf("a rotation: %v\n%s", err, out)
+	}
+}
