@@ -37,10 +37,9 @@ func Read(r io.Reader) (k Keys, err error) {
 		k.First, err = newKey(first)
 	}
 	if err == nil && two {
-		k.Old, err = newKey(strings.TrimSpace(old))
-	}
-	if err == nil && two && k.Old.ID == k.First.ID {
-		err = errors.New("the same key twice")
+		if k.Old, err = newKey(strings.TrimSpace(old)); err == nil && k.Old.ID == k.First.ID {
+			err = errors.New("the same key twice")
+		}
 	}
 	return k, err
 }
