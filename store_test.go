@@ -31,6 +31,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/seal"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/test/oldfile"
@@ -589,6 +590,40 @@ func TestUpgradeWithoutRoom(t *testing.T) {
 		t.Errorf("version %s", got)
 	}
 	mustOpen(t, path)
+}
+
+// TestSealOnAFullDisk: without room a start seals nothing, and reads what is there; a start with room seals it.
+func TestSealOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t)
+	path := filepath.Join(dir, "meshddns.db")
+	s := mustOpen(t, path)
+	if err := s.CreateService(t.Context(), mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: "svc", Name: "Site"}, Config: `{"domain":"example.com"}`}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	sealed := schema
+	var err error
+	if sealed.Keys, err = seal.Read(strings.NewReader(strings.Repeat("A", 43) + "=")); err != nil {
+		t.Fatal(err)
+	}
+	fillDisk(t, dir, 0)
+	for _, want := range []string{"", sealed.Keys.First.ID} {
+		var log strings.Builder
+		db, _, _, err := openDatabase(t.Context(), path, sealed, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil || db.Key.ID != want || strings.Contains(log.String(), "the next start") != (want == "") {
+			t.Fatalf("%v, want the key %q:\n%s", err, want, &log)
+		}
+		s, err := newStore(t.Context(), db, "", "", func() reconcile.Addresses { return reconcile.Addresses{} }, noLog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := s.Service(t.Context(), "svc"); err != nil || v.Config != `{"domain":"example.com"}` {
+			t.Error(v.ID, err)
+		}
+		s.Close()
+		os.Remove(filepath.Join(dir, "fill"))
+	}
 }
 
 // smallDisk gives a folder that is a file system of its own, with little room.

@@ -65,3 +65,25 @@ func builtSilent(t *testing.T) string {
 	}
 	return path
 }
+
+// sealCost compares reservations in a sealed database with those in one that is not.
+func sealCost(t *testing.T, b *table) {
+	s := speedScale()
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("A", 43)+"="), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	with, without := startAs(t, reserved(t, builtin, s.names), way{env: []string{"MESHDDNS_SEAL_KEY=" + key}}), start(t, reserved(t, builtin, s.names))
+	numbers := numbered()
+	var ours, theirs turns
+	for i := range s.rounds + 1 {
+		ours.take(t, posts(64, numbers), with.http, with.process, s.turn)
+		theirs.take(t, posts(64, numbers), without.http, without.process, s.turn)
+		if i == 0 {
+			ours, theirs = turns{}, turns{}
+		}
+	}
+	b.compare(t, contest{
+		row: "POST usages, 64 clients, sealed / not", measured: s.there("usages"), bound: least(0.98, 1), show: perSecond,
+	}, ours.rates, theirs.rates)
+}

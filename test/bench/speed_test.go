@@ -17,6 +17,7 @@ func TestSpeed(t *testing.T) {
 		{"post", postSpeed},
 		{"before", beforeAndAfter},
 		{"events", eventsCost},
+		{"seal", sealCost},
 		{"counters", counters},
 		{"prefix", prefixSpeed},
 		{"listing", listingSpeed},
