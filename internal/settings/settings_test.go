@@ -538,3 +538,18 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestSealKeyOfSystemd: below the directory of credentials the group may read the key, elsewhere it may not.
+func TestSealKeyOfSystemd(t *testing.T) {
+	dir := t.TempDir()
+	key := filepath.Join(dir, "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("A", 43)+"="), 0o440); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Read([]string{"-seal-key", key}, []string{"CREDENTIALS_DIRECTORY=" + dir}); err != nil || s.SealKeys.First.ID != "66687aad" {
+		t.Error(s.SealKeys.First.ID, err)
+	}
+	if _, err := Read([]string{"-seal-key", key}, nil); err == nil {
+		t.Error("the group may read a key that is no credential")
+	}
+}

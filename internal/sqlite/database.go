@@ -1,7 +1,7 @@
 // Package sqlite keeps one SQLite database file. It locks and opens the file, brings its schema
-// to the program's version, commits changes in groups, checkpoints the WAL, erases replaced
-// secrets, makes backups, and reports damage of the file. It knows no table of the
-// program.
+// to the program's version, seals secrets with another key, commits changes in groups, checkpoints
+// the WAL, erases replaced secrets, makes backups, and reports damage of the file. It knows no table
+// of the program, except that appliance.seal has the id of the key.
 package sqlite
 
 import (
