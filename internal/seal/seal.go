@@ -7,7 +7,6 @@ package seal
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -49,12 +48,13 @@ func newKey(line string) (k Key, err error) {
 	if err != nil || len(secret) != 32 || strings.Contains(line, "\n") {
 		return k, errors.New("want one or two lines, each of 32 octets in base64, as openssl rand -base64 32 writes them; or none as the first")
 	}
-	block, fault := aes.NewCipher(secret)
-	own, err := hkdf.Key(sha256.New, secret, nil, "key_hash", sha256.Size)
-	if err = errors.Join(fault, err); err == nil {
+	block, err := aes.NewCipher(secret)
+	if err == nil {
 		k.aead, err = cipher.NewGCMWithRandomNonce(block)
 	}
-	sum := sha256.Sum256(secret)
+	derived := hmac.New(sha256.New, secret)
+	io.WriteString(derived, "key_hash") // hashes have a key of their own
+	own, sum := derived.Sum(nil), sha256.Sum256(secret)
 	k.ID, k.mac = hex.EncodeToString(sum[:4]), func() hash.Hash { return hmac.New(sha256.New, own) }
 	return k, err
 }
