@@ -315,6 +315,15 @@ func TestSeal(t *testing.T) {
 // lost starts the program without the key.
 func (v *vault) lost() {
 	v.t.Helper()
+	for _, c := range []struct {
+		keys []byte
+		want string
+	}{{[]byte{1, 2, 3}, "-seal-key: want one or two lines"}, {[]byte{2, 2}, "-seal-key: the same key twice"}, {[]byte{3}, "ok"}} {
+		out, err := command(v.t, append(v.args(c.keys...), "-check")...).CombinedOutput()
+		if (err == nil) != (c.want == "ok") || !strings.Contains(string(out), c.want) {
+			v.t.Errorf("-check of %v: %v\n%s", c.keys, err, out)
+		}
+	}
 	_, id := sealLine(2)
 	for _, keys := range [][]byte{nil, {1}, {3, 1}, {0, 1}} {
 		out, err := command(v.t, v.args(keys...)...).CombinedOutput()
