@@ -326,6 +326,10 @@ func TestCheckFlag(t *testing.T) {
 	support.WriteFile(t, bad, "{\"owner\":\n 5, \"prune\": 1}")
 	folder := t.TempDir()
 	support.WriteFile(t, filepath.Join(folder, "._a.json"), "\x00\x05\x16\x07")
+	roles := filepath.Join(t.TempDir(), "roles")
+	if err := os.WriteFile(roles, []byte("# ours\nread wall 0123456789abcdef\nservice:none wall 0123456789abcdeF\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		args    string
 		environ []string
@@ -343,6 +347,7 @@ func TestCheckFlag(t *testing.T) {
 		{"-provision " + bad + " -log-format x -dns-listen 127.0.0.1:0 -dns-host 192.0.2.1", nil, "-dns-host: \"192.0.2.1\" is an address: want a name, such as ns1.example.com\n" +
 			"-log-format: \"x\" is not a log format: want text or json\n" +
 			bad + ":2: owner: is 5, want a string\n" + bad + ":2: prune: want true, false or \"all\"\n", true},
+		{"-token-file " + roles, nil, "-token-file: token file " + roles + ": line 3: the same name with another role\n", true},
 		{"-provision " + filepath.Join(dir, "none"), nil, filepath.Join(dir, "none") + ": no such file or directory\n", true},
 	} {
 		var out, log bytes.Buffer

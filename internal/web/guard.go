@@ -41,7 +41,7 @@ type GuardConfig struct {
 // Denial is the reason for refusing a request.
 type Denial struct {
 	Status     int
-	Code       string        // "host_not_allowed", "cross_site", "own_notification", "unauthorized", "basic_reads_only" or "too_many_attempts"
+	Code       string        // "host_not_allowed", "cross_site", "own_notification", "unauthorized", "basic_reads_only", "too_many_attempts" or "not_permitted"
 	Host       string        // of the request, at most 200 octets
 	RetryAfter time.Duration // with too_many_attempts: the time until a wrong token is answered with 401 again
 }
