@@ -444,6 +444,7 @@ func TestWatch(t *testing.T) {
 		if err := c.Reload(); err != nil {
 			t.Fatal(err)
 		}
+		var mu sync.Mutex // of noted and fails
 		var noted []*x509.Certificate
 		var fails error
 		log := &support.Log{}
@@ -451,6 +452,8 @@ func TestWatch(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			ended <- c.Watch(ctx, slog.New(slog.NewTextHandler(log, nil)), func(_ context.Context, leaf *x509.Certificate) error {
+				mu.Lock()
+				defer mu.Unlock()
 				noted = append(noted, leaf)
 				return fails
 			})
@@ -458,7 +461,10 @@ func TestWatch(t *testing.T) {
 		pass := func(minutes, want int) {
 			t.Helper()
 			<-time.After(time.Duration(minutes) * lookTime)
-			if synctest.Wait(); len(noted) != want {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if len(noted) != want {
 				t.Errorf("noted %d times, want %d", len(noted), want)
 			}
 		}
@@ -470,15 +476,22 @@ func TestWatch(t *testing.T) {
 		pass(10, 1)
 		second := newSigned(t, keys[1], time.Now().Add(-time.Hour), nil) // an expired one is served, too
 		put(t, c.Chain, second.pem(), 0o644)
-		fails = errors.New("disk full")
+		fail := func(with error) {
+			mu.Lock()
+			defer mu.Unlock()
+			fails = with
+		}
+		fail(errors.New("disk full"))
 		pass(10, 1)
 		if leaf, _ := c.Ends(); !leaf.Equal(first.cert) || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "private key does not match public key") {
 			t.Errorf("logged:\n%s", log)
 		}
 		second.write(t, c)
 		pass(3, 4) // a minute later, and again each minute
-		fails = nil
+		fail(nil)
 		pass(10, 5)
+		mu.Lock()
+		defer mu.Unlock()
 		if !noted[4].Equal(second.cert) || strings.Count(log.String(), "disk full") != 1 {
 			t.Errorf("logged:\n%s", log)
 		}
