@@ -75,8 +75,10 @@ func Read(args, environ []string) (Settings, error) {
 	}
 	if c := s.Certificate; c.Chain+c.Key+c.Authority == "" {
 		s.Certificate = nil
+	} else if c.Chain == "" || c.Key == "" {
+		faults = append(faults, fmt.Errorf("-tls-cert %q and -tls-key %q: want a file for both", c.Chain, c.Key))
 	} else if err := c.Reload(); err != nil {
-		faults = append(faults, fmt.Errorf("-tls-cert and -tls-key (want both): %w", err))
+		faults = append(faults, fmt.Errorf("-tls-cert, -tls-key, -tls-client-ca: %w", err))
 	}
 	faults = append(faults, s.open())
 	return s, errors.Join(faults...)
