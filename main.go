@@ -561,6 +561,9 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	if open := web.InClear(slices.Concat(c.Listen, c.NodeListen)); len(open) > 0 {
 		warn("%s: %s", strings.Join(open, ", "), inClear)
 	}
+	if leaf, soon := c.Certificate.Ends(); soon {
+		warn("-tls-cert: the certificate ends soon or has ended: %v", leaf.NotAfter)
+	}
 	fault = errors.Join(fault, c.Refused())
 	fine := "ok"
 	if c.Provision != "" {
@@ -573,8 +576,7 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 			warn("%s", w)
 		}
 		if document.Unread > 0 {
-			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set",
-				document.Unread)
+			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set", document.Unread)
 		}
 	}
 	warnings := len(lines)

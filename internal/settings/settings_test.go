@@ -141,7 +141,7 @@ func TestNoListener(t *testing.T) {
 
 func TestNonsense(t *testing.T) {
 	long := strings.Repeat("n", 200)
-	shared := tokenFile(t, 0o640)
+	shared, private := tokenFile(t, 0o640), tokenFile(t, 0o600)
 	wantFaults(t, [][3]string{
 		{"addr", "wan", `"wan" is not a source: want NAME=SOURCE, such as wan2=interface:ppp1; NAME has 1 to 32 of a-z, 0-9 and -, and is not ipv4 or ipv6`},
 		{"addr", "https://u:s3cret@a.example/", `want NAME=SOURCE, such as wan2=interface:ppp1; NAME has 1 to 32 of a-z, 0-9 and -, and is not ipv4 or ipv6`},
@@ -188,7 +188,7 @@ func TestNonsense(t *testing.T) {
 		{"seal-key", "/nonexistent/key", `open /nonexistent/key: no such file or directory`},
 		{"seal-key", "/dev/null", `/dev/null is not a regular file`},
 		{"seal-key", shared, shared + ` has mode 0640: group and others must have no permission (0600)`},
-		{"seal-key", tokenFile(t, 0o600), `want one or two lines, each of 32 octets in base64, as openssl rand -base64 32 writes them; or none as the first`},
+		{"seal-key", private, private + `: want one or two lines, each of 32 octets in base64, as openssl rand -base64 32 writes them; or none as the first`},
 		{"token-file", "/nonexistent/token", `token file: open /nonexistent/token: no such file or directory`},
 		{"sync-interval", "bogus", `"bogus" is not a duration: want one such as 5m`},
 		{"sync-interval", "5", `"5" is not a duration: want one such as 5m`},

@@ -249,8 +249,10 @@ func (s *Settings) readSealKey(text string) (err error) {
 		return err
 	}
 	defer f.Close()
-	s.SealKeys, err = seal.Read(f)
-	return err
+	if s.SealKeys, err = seal.Read(f); err != nil {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return nil
 }
 
 func (s *Settings) readSyncInterval(text string) error {

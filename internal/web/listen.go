@@ -235,6 +235,7 @@ func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(con
 			err := note(ctx, leaf)
 			if noting.Note(log, "the end of the certificate is not noted", err); err == nil {
 				noted = leaf
+				log.Warn("the TLS certificate ends soon or has ended: replace the files of -tls-cert and -tls-key", "not_after", leaf.NotAfter)
 			}
 		}
 		select {
@@ -249,7 +250,7 @@ func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(con
 
 // Ends returns the certificate, nil if there is none, and whether it ends within 14 days.
 func (c *Certificate) Ends() (leaf *x509.Certificate, soon bool) {
-	if c == nil {
+	if c == nil || c.API() == nil {
 		return nil, false
 	}
 	leaf = c.API().Certificates[0].Leaf

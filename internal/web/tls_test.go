@@ -483,7 +483,7 @@ func TestWatch(t *testing.T) {
 		}
 		fail(errors.New("disk full"))
 		pass(10, 1)
-		if leaf, _ := c.Ends(); !leaf.Equal(first.cert) || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "private key does not match public key") {
+		if leaf, _ := c.Ends(); !leaf.Equal(first.cert) || strings.Count(log.String(), "\n") != 2 || !strings.Contains(log.String(), "private key does not match public key") {
 			t.Errorf("logged:\n%s", log)
 		}
 		second.write(t, c)
@@ -492,7 +492,7 @@ func TestWatch(t *testing.T) {
 		pass(10, 5)
 		mu.Lock()
 		defer mu.Unlock()
-		if !noted[4].Equal(second.cert) || strings.Count(log.String(), "disk full") != 1 {
+		if !noted[4].Equal(second.cert) || strings.Count(log.String(), "disk full") != 1 || strings.Count(log.String(), `level=WARN msg="the TLS certificate ends soon or has ended: replace`) != 2 {
 			t.Errorf("logged:\n%s", log)
 		}
 		var page bytes.Buffer

@@ -318,7 +318,7 @@ func (v *vault) lost() {
 	for _, c := range []struct {
 		keys []byte
 		want string
-	}{{[]byte{1, 2, 3}, "-seal-key: want one or two lines"}, {[]byte{2, 2}, "-seal-key: the same key twice"}, {[]byte{3}, "ok"}} {
+	}{{[]byte{1, 2, 3}, ": want one or two lines"}, {[]byte{2, 2}, ": the same key twice"}, {[]byte{3}, "ok"}} {
 		out, err := command(v.t, append(v.args(c.keys...), "-check")...).CombinedOutput()
 		if (err == nil) != (c.want == "ok") || !strings.Contains(string(out), c.want) {
 			v.t.Errorf("-check of %v: %v\n%s", c.keys, err, out)

@@ -162,7 +162,7 @@ func TestTLS(t *testing.T) {
 	told(expired, 2, true)
 }
 
-// Listeners beyond loopback without TLS make one warning, which -check has too.
+// Listeners beyond loopback without TLS make one warning, which -check has too, as it has one of an expired certificate.
 func TestInClear(t *testing.T) {
 	t.Parallel()
 	f := newPairFiles(t)
@@ -180,6 +180,15 @@ func TestInClear(t *testing.T) {
 	out, err := command(t, append(args, "-check")...).Output()
 	if want := "warning: 0.0.0.0:0, 0.0.0.0:0: " + text + "\nok\n"; string(out) != want || err != nil {
 		t.Errorf("%s, %v", out, err)
+	}
+	f.put(t, time.Now().Add(-time.Hour))
+	out, err = command(t, append(args, "-check")...).Output()
+	if want := "\nwarning: -tls-cert: the certificate ends soon or has ended: "; !strings.Contains(string(out), want) || err != nil {
+		t.Errorf("%s, %v, want %q", out, err, want)
+	}
+	out, err = command(t, append(args, "-check", "-tls-key", token)...).Output()
+	if want := "\n-tls-cert, -tls-key, -tls-client-ca: " + f.cert + " and " + token + ": "; !strings.Contains(string(out), want) || err == nil {
+		t.Errorf("%s, %v, want %q", out, err, want)
 	}
 }
 
