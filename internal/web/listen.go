@@ -311,7 +311,7 @@ func (c *secured) Read(p []byte) (int, error) {
 	}
 	gone := []error{nil, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}
 	if !slices.ContainsFunc(gone, func(gone error) bool { return errors.Is(err, gone) }) {
-		c.lines.Log(slog.LevelWarn, "TLS handshake failed", "tls_handshake", "who", c.limited.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), "error", err)
+		c.lines.Log(slog.LevelWarn, "TLS handshake failed", "tls_handshake", "who", c.limited.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), "error", cut(err.Error()))
 	}
 	c.limited.Rest()
 	return c.Conn.Read(p) // which returns the error of the handshake, too

@@ -10,7 +10,7 @@ import (
 
 const (
 	linePause = time.Second
-	maxShown  = 200 // octets of a client's Host in the log
+	maxShown  = 200 // octets of what a client chose in the log, such as its Host
 )
 
 // RefusalLines logs what clients can cause as often as they like: at most one line a second of each kind. The

@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -347,6 +348,22 @@ func TestFailedHandshakesAreLogged(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "first record does not look like a TLS handshake") {
 		t.Error(log)
+	}
+}
+
+// What a client puts into a handshake does not fill the log.
+func TestLongHandshakeFault(t *testing.T) {
+	c := files(t, newSigned(t, ecKey(t), inAYear(), nil))
+	log := &support.Log{}
+	address, _, stop := serveTLS(t, c.API, slog.New(slog.NewTextHandler(log, nil)), hello)
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: slices.Repeat([]string{strings.Repeat("\x01", 255)}, 200)})
+	if err == nil {
+		conn.Close()
+		t.Error("a client without HTTP/1.1 is served")
+	}
+	stop()
+	if n := len(log.String()); n < 100 || n > 2*maxShown+200 {
+		t.Errorf("%d octets: %.500s", n, log)
 	}
 }
 
