@@ -192,6 +192,11 @@ type Certificate struct {
 // Reload reads the files for the next connections. On an error it keeps what it has. The key's file must be as private
 // as a token file; an expired certificate is no error. No session is resumed, so a replaced authority counts at once.
 func (c *Certificate) Reload() error {
+	for _, path := range []string{c.Chain, c.Authority} { // OpenPrivate checks the key
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is not a regular file", path)
+		}
+	}
 	chain, err := os.ReadFile(c.Chain)
 	if err != nil {
 		return err

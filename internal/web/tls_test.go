@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -272,6 +273,29 @@ func TestKeyMode(t *testing.T) {
 		err := c.Reload()
 		if (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%s has mode %04o", c.Key, test.mode)) {
 			t.Errorf("%04o below %q: %v", test.mode, test.credentials, err)
+		}
+	}
+}
+
+// A FIFO in the place of a file is an error. Reading it would wait for its writer, and nothing would end that.
+func TestFileThatIsAFIFO(t *testing.T) {
+	c := files(t, newSigned(t, ecKey(t), inAYear(), nil))
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, wrong := range map[string]*Certificate{
+		"the chain": {Chain: fifo, Key: c.Key}, "the key": {Chain: c.Chain, Key: fifo}, "the authority": {Chain: c.Chain, Key: c.Key, Authority: fifo},
+	} {
+		ended := make(chan error, 1)
+		go func() { ended <- wrong.Reload() }()
+		select {
+		case err := <-ended:
+			if err == nil || err.Error() != fifo+" is not a regular file" {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(patience):
+			t.Errorf("%s is still being read", what)
 		}
 	}
 }
