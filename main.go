@@ -417,16 +417,16 @@ func serves(http, dns string) string {
 // work describes the amount of work, and faults of the database, for the status in systemd.
 func work(s *store) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		totals, err := s.ledger.Totals(ctx)
-		if err != nil {
-			return "", fmt.Errorf("read the database: %w", err)
+		text, err := "busy with requests", s.db.Answers(ctx)
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if totals, unread := s.ledger.Totals(ctx); unread == nil {
+			text = fmt.Sprintf("services %d, prefixes %d, names published %d", totals["services"], totals["usages"], totals[string(reconcile.Published)])
 		}
-		text := fmt.Sprintf("services %d, prefixes %d, names published %d",
-			totals["services"], totals["usages"], totals[string(reconcile.Published)])
-		if err := s.db.Health(ctx); err != nil {
-			text += "; " + failureOf(err).Error()
+		if fault := s.db.Health(ctx); fault != nil && ctx.Err() == nil {
+			text += "; " + failureOf(fault).Error()
 		}
-		return text, nil
+		return text, err
 	}
 }
 

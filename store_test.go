@@ -753,6 +753,21 @@ func TestStatusOfADamage(t *testing.T) {
 	}
 }
 
+// Requests that keep all readers at work do not make the watchdog bite.
+func TestStatusWhileRequestsRead(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
+	for range s.db.Reader.Stats().MaxOpenConnections {
+		if _, err := s.db.Reader.Conn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), support.Slowest*2*time.Second)
+	defer cancel()
+	if text, err := work(s)(ctx); err != nil || text != "busy with requests" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 // TestDatabase runs the tests of what the database keeps with the program's own operations.
 func TestDatabase(t *testing.T) {
 	t.Parallel()

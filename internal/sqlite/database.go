@@ -51,7 +51,7 @@ type Replaced struct{}
 
 const (
 	readers   = 4
-	snapshots = 8
+	snapshots = 9               // eight transfers of zones, and Answers
 	busyTime  = 5 * time.Second // how long a connection waits for the lock of another program
 )
 
@@ -250,6 +250,12 @@ const (
 	minRoom    = 4 << 10  // octets of a page
 	enoughRoom = 64 << 10 // octets of a change and the index of the WAL
 )
+
+// Answers returns an error if the database does not answer. It waits for no reader, because the requests of one client
+// can keep them all at work.
+func (d *Database) Answers(ctx context.Context) error {
+	return d.Snapshots.QueryRowContext(ctx, d.schema.Probe).Scan(new(int))
+}
 
 // Health returns nil if the database works. Otherwise it returns the reason: the database does not
 // answer, its file was moved or replaced, it is damaged, or it cannot be written.
