@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// TestRemoveKept: a copy from before an upgrade goes after 30 days. Copies of this version and of a newer
-// one stay, and so do files with other names.
+// TestRemoveKept: a copy from before an upgrade goes after 30 days, also if an older one of its version was deleted
+// by hand. Copies of this version and of a newer one stay, and so do files with other names.
 func TestRemoveKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "x.db")
 		for name, age := range map[string]time.Duration{
-			".v1": 31, ".v1-2": 29, ".v2": 40, ".v2-2": 31, ".v3": 99, ".v4": 99, ".v2-copy": 99, ".v1.bak": 99,
+			".v1": 31, ".v1-2": 29, ".v2": 40, ".v2-3": 31, ".v3": 99, ".v4": 99, ".v2-copy": 99, ".v1.bak": 99,
 		} {
 			if err := os.WriteFile(path+name, nil, 0o600); err != nil {
 				t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 // unerased follows the stored id of a key until the file is written anew.
 const unerased = "*"
 
-// unlock finds the key of the secrets. If it is not the first key of the schema, unlock seals them anew, and erases what they
-// were. What a full disk does not allow, the next start does.
+// unlock finds the key of the secrets. If it is not the first key of the schema, unlock seals them anew, then deletes the copies
+// from before upgrades, where they are as they were, and erases what they were. What a full disk does not allow, the next start does.
 func (d *Database) unlock(ctx context.Context) (err error) {
 	var stored string
 	if err := d.Reader.QueryRowContext(ctx, `SELECT seal FROM appliance`).Scan(&stored); err != nil {
@@ -28,6 +28,9 @@ func (d *Database) unlock(ctx context.Context) (err error) {
 	err = d.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error { return d.reseal(ctx, tx, first) })
 	if err == nil {
 		d.Key = first
+		if _, err := d.file.RemoveKept(d.schema.Version(), time.Now().AddDate(100, 0, 0)); err != nil { // the clock may have been set back
+			return err
+		}
 		d.log.Info("all secrets are sealed anew, and the copies from before upgrades are deleted", "key", first.ID)
 		// SQLite leaves traces where rows were that it has moved to other pages. VACUUM writes all pages anew.
 		_, err = d.Writer.ExecContext(ctx, `VACUUM; UPDATE appliance SET seal = ?`, first.ID)
@@ -41,7 +44,7 @@ func (d *Database) unlock(ctx context.Context) (err error) {
 	return nil
 }
 
-// reseal seals all secrets with another key. If all open, it deletes the copies from before upgrades, where they are as they were.
+// reseal seals all secrets with another key, if all open.
 func (d *Database) reseal(ctx context.Context, tx *sql.Tx, key seal.Key) error {
 	for _, s := range d.schema.Secrets {
 		table, column, hash := s[0], s[1], s[2]
@@ -60,9 +63,6 @@ func (d *Database) reseal(ctx context.Context, tx *sql.Tx, key seal.Key) error {
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE appliance SET seal = ?`, key.ID+unerased); err != nil {
-		return err
-	}
-	_, err := d.file.RemoveKept(d.schema.Version(), time.Now().AddDate(100, 0, 0)) // the clock may have been set back
+	_, err := tx.ExecContext(ctx, `UPDATE appliance SET seal = ?`, key.ID+unerased)
 	return err
 }

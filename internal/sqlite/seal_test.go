@@ -236,7 +236,7 @@ func TestCopiesGo(t *testing.T) {
 		octets []byte
 		stay   bool
 	}{{nil, true}, {[]byte{1}, false}, {[]byte{1}, true}, {[]byte{2, 1}, false}} {
-		copies := []string{path + ".v1", path + ".v2", path + ".v2-2"}
+		copies := []string{path + ".v1", path + ".v2", path + ".v2-3"}
 		for _, name := range copies {
 			support.WriteFile(t, name, "a copy")
 			if err := os.Chtimes(name, time.Time{}, time.Now().Add(time.Hour)); err != nil {
@@ -249,6 +249,24 @@ func TestCopiesGo(t *testing.T) {
 				t.Errorf("%v: %s: %v, want that it stays: %v", c.octets, name, err, c.stay)
 			}
 		}
+	}
+}
+
+// TestCopiesStayWithoutCommit: the copies from before upgrades stay if the commit of what is sealed anew fails.
+func TestCopiesStayWithoutCommit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v.db")
+	mustOpenVault(t, path, func(d *Database) {
+		if _, err := d.Writer.Exec(`CREATE TABLE child (id TEXT REFERENCES vault (id) DEFERRABLE INITIALLY DEFERRED);
+			CREATE TRIGGER fails AFTER UPDATE ON appliance BEGIN INSERT INTO child VALUES ('nobody'); END`); err != nil {
+			t.Fatal(err)
+		}
+	})
+	support.WriteFile(t, path+".v1", "a copy")
+	if _, err := openVault(t, path, &strings.Builder{}, 1); err == nil {
+		t.Fatal("the commit does not fail")
+	}
+	if _, err := os.Stat(path + ".v1"); err != nil {
+		t.Error("the copy is deleted though nothing was sealed anew", err)
 	}
 }
 
