@@ -32,6 +32,9 @@ func (d *Database) unlock(ctx context.Context) (err error) {
 			return err
 		}
 		d.log.Info("all secrets are sealed anew, and the copies from before upgrades are deleted", "key", first.ID)
+		if kept, _ := d.eraser.kept(ctx); kept {
+			d.log.Warn("what the secrets were stays in Litestream's copies, and in the log of the database until Litestream empties it: stop it, drop its tables and delete its copies")
+		}
 		// SQLite leaves traces where rows were that it has moved to other pages. VACUUM writes all pages anew.
 		_, err = d.Writer.ExecContext(ctx, `VACUUM; UPDATE appliance SET seal = ?`, first.ID)
 		d.Erase()

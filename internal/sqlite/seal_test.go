@@ -252,6 +252,23 @@ func TestCopiesGo(t *testing.T) {
 	}
 }
 
+// TestResealBesideLitestream: what Litestream's tables keep from being erased is warned of, once.
+func TestResealBesideLitestream(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v.db")
+	mustOpenVault(t, path, func(d *Database) {
+		d.store(t, 3)
+		if _, err := d.Writer.Exec(`CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)`); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, want := range []int{1, 0} {
+		log := mustOpenVault(t, path, func(*Database) {}, 1)
+		if n := strings.Count(log, "level=WARN"); n != want {
+			t.Errorf("%d warnings, want %d:\n%s", n, want, log)
+		}
+	}
+}
+
 // TestCopiesStayWithoutCommit: the copies from before upgrades stay if the commit of what is sealed anew fails.
 func TestCopiesStayWithoutCommit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v.db")
