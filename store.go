@@ -44,9 +44,9 @@ var schemaSQL string
 
 var schema = sqlite.Schema{
 	Tables: schemaSQL, Own: []string{"appliance", "usages"}, First: firstRows, Probe: `SELECT 1 FROM appliance`, Oldest: migrations.Oldest, Steps: migrations.Steps(),
-	Secrets: [][3]string{
-		{"configuration", "access_key_secret", ""}, {"accounts", "access_key_secret", "key_hash"}, {"services", "config", ""},
-		{"notifications", "url", ""}, {"notifications", "secret", ""}, {"secondaries", "key_secret", ""},
+	Secrets: [][4]string{
+		{"configuration", ledger.SecretRow, "access_key_secret", ""}, {"accounts", ledger.SecretRow, "access_key_secret", "key_hash"}, {"services", "id", "config", ""},
+		{"notifications", "id", "url", ""}, {"notifications", "id", "secret", ""}, {"secondaries", "id", "key_secret", ""},
 	},
 }
 

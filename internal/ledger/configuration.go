@@ -17,11 +17,12 @@ const ErrNoConfiguration = sqlite.Refusal(msg.UnknownConfiguration)
 
 // SelectConfiguration reads the configuration, or returns ErrNoConfiguration.
 func (g *Ledger) SelectConfiguration(ctx context.Context, q sqlite.Queryer) (c mesh.Configuration, err error) {
+	var row string
 	err = q.QueryRowContext(ctx, `
-		SELECT provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode,
+		SELECT `+SecretRow+`, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode,
 		       retry_interval, max_retries, enabled, txt_endpoints, updated_at, zone, account
 		FROM configuration WHERE id = 1`).Scan(
-		&c.Provider, &c.AccessKeyID, g.config.Key.Open((*string)(&c.Secret), "configuration", new("1"), "access_key_secret"), &c.Endpoint, &c.Domain, &c.TXTRecordName, &c.SyncMode,
+		&row, &c.Provider, &c.AccessKeyID, g.config.Key.Open((*string)(&c.Secret), "configuration", &row, "access_key_secret"), &c.Endpoint, &c.Domain, &c.TXTRecordName, &c.SyncMode,
 		&c.RetryInterval, &c.MaxRetries, &c.Enabled, (*sqlite.TextList)(&c.Endpoints), &c.UpdatedAt, &c.Zone, &c.AccountID)
 	return c, sqlite.Absent(err, ErrNoConfiguration)
 }
@@ -32,7 +33,7 @@ func (g *Ledger) SaveConfiguration(ctx context.Context, tx *sql.Tx, c mesh.Confi
 		INSERT OR REPLACE INTO configuration (id, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name,
 		    sync_mode, retry_interval, max_retries, enabled, txt_endpoints, updated_at, zone, name, account)
 		VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		c.Provider, c.AccessKeyID, g.config.Key.Seal(string(c.Secret), "configuration", "1", "access_key_secret"), c.Endpoint, c.Domain, c.TXTRecordName, c.SyncMode,
+		c.Provider, c.AccessKeyID, g.config.Key.Seal(string(c.Secret), "configuration", secretRow(1, c.Provider, c.Endpoint, c.AccessKeyID), "access_key_secret"), c.Endpoint, c.Domain, c.TXTRecordName, c.SyncMode,
 		c.RetryInterval, c.MaxRetries, c.Enabled, sqlite.TextList(c.Endpoints), c.UpdatedAt, dns.Parse(c.Domain), c.RecordName(), c.AccountID)
 	return err
 }

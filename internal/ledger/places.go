@@ -6,12 +6,21 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"meshddns/internal/dns"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
+
+// SecretRow is what the secret of a configuration or an account is bound to: the row, and where the program sends it.
+const SecretRow = `id || char(10) || provider || char(10) || endpoint || char(10) || access_key_id`
+
+// secretRow is SecretRow of values.
+func secretRow(id int64, provider, endpoint, keyID string) string {
+	return strings.Join([]string{strconv.FormatInt(id, 10), provider, endpoint, keyID}, "\n")
+}
 
 // UseAccount returns the id of an account that a configuration or a service is about to
 // use, and stores the account if it is new. Another secret is another account.
@@ -35,8 +44,8 @@ func (g *Ledger) storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Accou
 		err = tx.QueryRowContext(ctx, `
 			INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (?, ?, ?, '', ?)
 			RETURNING id`, a.Provider, a.Endpoint, a.AccessKeyID, hash).Scan(&id)
-		if err == nil { // the secret is bound to the id
-			sealed := g.config.Key.Seal(string(a.Secret), "accounts", strconv.FormatInt(id, 10), "access_key_secret")
+		if err == nil { // now the id is known
+			sealed := g.config.Key.Seal(string(a.Secret), "accounts", secretRow(id, a.Provider, a.Endpoint, a.AccessKeyID), "access_key_secret")
 			_, err = tx.ExecContext(ctx, `UPDATE accounts SET access_key_secret = ? WHERE id = ?`, sealed, id)
 		}
 	}

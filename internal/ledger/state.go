@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"sort"
-	"strconv"
 
 	"meshddns/internal/dns"
 	"meshddns/internal/events"
@@ -241,15 +240,16 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 	if a := l.accounts[id]; a != nil {
 		return a, nil
 	}
-	a, row := &reconcile.Account{ID: id}, strconv.FormatInt(id, 10)
+	a := &reconcile.Account{ID: id}
 	l.accounts[id] = a
+	var row string
 	var configured bool
 	var service sql.Null[string]
 	err := l.q.QueryRowContext(ctx, `
-		SELECT provider, endpoint, access_key_id, access_key_secret,
+		SELECT `+SecretRow+`, provider, endpoint, access_key_id, access_key_secret,
 		       EXISTS (SELECT 1 FROM configuration WHERE account = a.id),
 		       (SELECT id FROM services WHERE account = a.id ORDER BY updated_at DESC LIMIT 1)
-		FROM accounts a WHERE id = ?`, id).Scan(&a.Provider, &a.Endpoint, &a.AccessKeyID, l.ledger.config.Key.Open((*string)(&a.Secret), "accounts", &row, "access_key_secret"), &configured, &service)
+		FROM accounts a WHERE id = ?`, id).Scan(&row, &a.Provider, &a.Endpoint, &a.AccessKeyID, l.ledger.config.Key.Open((*string)(&a.Secret), "accounts", &row, "access_key_secret"), &configured, &service)
 	switch {
 	case a.Provider == builtinProvider:
 	case configured:

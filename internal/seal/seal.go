@@ -107,7 +107,8 @@ func (k Key) Open(secret *string, table string, row *string, column string) Open
 			sealed, err = k.aead.Open(nil, nil, sealed, []byte(table+"\x00"+*row+"\x00"+column))
 		}
 		if *secret = string(sealed); err != nil {
-			*secret, err = "", fmt.Errorf("table %s, row %q: the secret is damaged, or was not sealed there with the key %s: restore a backup", table, *row, k.ID)
+			id, _, _ := strings.Cut(*row, "\n")
+			*secret, err = "", fmt.Errorf("table %s, row %q: the secret is damaged, or was not sealed there with the key %s: restore a backup", table, id, k.ID)
 		}
 		return err
 	}

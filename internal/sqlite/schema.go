@@ -22,7 +22,7 @@ type Schema struct {
 	Oldest int      // the oldest version that opens, at least 1
 	Steps  []Step   // Steps[0] leads from version Oldest to the next
 
-	Secrets [][3]string // table with a column id, column with secrets, column with their hashes or ""; the key's id is in appliance.seal
+	Secrets [][4]string // table with a column id, SQL of what a secret is bound to, column with secrets, column with their hashes or ""; the key's id is in appliance.seal
 	Keys    seal.Keys   // of the secrets
 }
 

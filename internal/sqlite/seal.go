@@ -50,16 +50,16 @@ func (d *Database) unlock(ctx context.Context) (err error) {
 // reseal seals all secrets with another key, if all open.
 func (d *Database) reseal(ctx context.Context, tx *sql.Tx, key seal.Key) error {
 	for _, s := range d.schema.Secrets {
-		table, column, hash := s[0], s[1], s[2]
+		table, row, column, hash := s[0], s[1], s[2], s[3]
 		ids, err := Collect(ctx, tx, Text, `SELECT CAST(id AS TEXT) FROM `+table)
 		for i := 0; i < len(ids) && err == nil; i++ {
-			var secret string
-			err = tx.QueryRowContext(ctx, `SELECT `+column+` FROM `+table+` WHERE id = ?`, ids[i]).Scan(d.Key.Open(&secret, table, &ids[i], column))
+			var bound, secret string
+			err = tx.QueryRowContext(ctx, `SELECT `+row+`, `+column+` FROM `+table+` WHERE id = ?`, ids[i]).Scan(&bound, d.Key.Open(&secret, table, &bound, column))
 			if err == nil && hash != "" && secret != "" {
 				_, err = tx.ExecContext(ctx, `UPDATE `+table+` SET `+hash+` = ? WHERE id = ?`, key.Hash(secret), ids[i])
 			}
 			if err == nil {
-				_, err = tx.ExecContext(ctx, `UPDATE `+table+` SET `+column+` = ? WHERE id = ?`, key.Seal(secret, table, ids[i], column), ids[i])
+				_, err = tx.ExecContext(ctx, `UPDATE `+table+` SET `+column+` = ? WHERE id = ?`, key.Seal(secret, table, bound, column), ids[i])
 			}
 		}
 		if err != nil {

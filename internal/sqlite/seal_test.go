@@ -28,7 +28,7 @@ var vault = Schema{
 		_, err := tx.ExecContext(ctx, `INSERT INTO appliance (id) VALUES (1)`)
 		return err
 	},
-	Probe: `SELECT 1 FROM appliance`, Oldest: 3, Secrets: [][3]string{{"vault", "secret", "hash"}},
+	Probe: `SELECT 1 FROM appliance`, Oldest: 3, Secrets: [][4]string{{"vault", "id", "secret", "hash"}},
 }
 
 // keysOf reads keys of equal octets; 0 is none.

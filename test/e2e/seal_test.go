@@ -542,6 +542,15 @@ func TestSealDamaged(t *testing.T) {
 		}
 		v.p.stop()
 	}
+	// An account whose address was changed sends its secret nowhere.
+	for _, table := range []string{"accounts", "configuration"} {
+		execute(t, v.db, fmt.Sprintf(`UPDATE %s SET endpoint = '%s' WHERE provider = 'webhook'`, table, v.hook.URL))
+		v.start(1)
+		v.p.call(500, "POST", syncPath, "")
+		v.p.logged(`table ` + table + `, row \"`)
+		v.p.stop()
+		execute(t, v.db, fmt.Sprintf(`UPDATE %s SET endpoint = '%s' WHERE provider = 'webhook'`, table, v.cloud.URL))
+	}
 	out, err := command(t, v.args(2, 1)...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), `table services, row "svc"`) {
 		t.Errorf("a rotation: %v\n%s", err, out)
