@@ -110,9 +110,7 @@ func ReplayKeyOf(r *http.Request) (func() *ReplayKey, error) {
 	}
 	hash := sha256.New()
 	r.Body = io.NopCloser(io.TeeReader(r.Body, hash))
-	return func() *ReplayKey {
-		return &ReplayKey{Text: keys[0], Caller: web.Rights(r).Token, Body: [sha256.Size]byte(hash.Sum(nil))}
-	}, nil
+	return func() *ReplayKey { return &ReplayKey{keys[0], web.Rights(r).Token, [sha256.Size]byte(hash.Sum(nil))} }, nil
 }
 
 // Find reads the result of an earlier request with a key into result, and reports whether there is

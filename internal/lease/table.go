@@ -23,8 +23,7 @@ import (
 
 // Table is the stored leases and the time that each has left.
 type Table struct {
-	config Config
-
+	config   Config
 	clocks   clocks
 	unnoted  daemon.Fault // of storing the times of renewals
 	fault    daemon.Fault // of ending leases

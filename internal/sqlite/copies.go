@@ -173,7 +173,7 @@ func (f *File) Kept(version int) (path string) {
 // their names. Of each version the newest goes first, so that Kept finds the others until they go.
 func (f *File) RemoveKept(before int, time time.Time) (removed []string, err error) {
 	for version := 1; version < before; version++ {
-		for n := maxKept; n > 0; n-- {
+		for n := 99; n > 0; n-- { // there are not more: an upgrade makes one
 			path := f.keptName(version, n)
 			if _, err := os.Lstat(path); err != nil {
 				continue // somebody may have deleted one before a newer one
@@ -189,8 +189,6 @@ func (f *File) RemoveKept(before int, time time.Time) (removed []string, err err
 	}
 	return removed, nil
 }
-
-const maxKept = 99 // copies of a version that RemoveKept deletes
 
 func isOlder(path string, time time.Time) bool {
 	info, err := os.Lstat(path)

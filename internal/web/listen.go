@@ -35,10 +35,7 @@ type ListenConfig struct {
 }
 
 // unixPrefix is the prefix of a unix socket's address, and TLSPrefix that of an address with TLS.
-const (
-	unixPrefix = "unix:"
-	TLSPrefix  = "tls:"
-)
+const unixPrefix, TLSPrefix = "unix:", "tls:"
 
 // IsTCP reports whether an address, as ListenConfig or Server.Addrs has it, is not that of a unix socket.
 func IsTCP(address string) bool {
