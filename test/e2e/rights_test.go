@@ -467,7 +467,7 @@ func TestRandomRoles(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	refused, granted := 0, 0
-	for range map[bool]int{true: 500, false: 3000}[testing.Short()] {
+	for range support.Count(500, 3000) {
 		q := w.any(r, ids)
 		role := roleOf(q.caller)
 		if role == "admin" && !strings.HasPrefix(q.route, "GET ") { // it would take the world away

@@ -402,7 +402,7 @@ func TestSealKills(t *testing.T) {
 		mustBeSoundAt(t, d.db)
 		return hit
 	}
-	step := int64(support.Count(29, 1))
+	step := int64(support.Count(71, 1))
 	for nth := int64(1); !t.Failed(); nth += step {
 		kind := int64(crashBefore)
 		if kills%2 == 1 {
