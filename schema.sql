@@ -31,6 +31,7 @@ CREATE TABLE adopted (
 
 -- The accounts at providers. A row never changes: another secret is another account.
 -- An account without a configuration, service or place is deleted with its key.
+-- In a sealed file the secret is bound to the other members, and the hash is an HMAC.
 CREATE TABLE accounts (
     id                INTEGER PRIMARY KEY AUTOINCREMENT,
     provider          TEXT NOT NULL,

@@ -176,7 +176,7 @@ func (f *File) RemoveKept(before int, time time.Time) (removed []string, err err
 		for n := 99; n > 0; n-- { // there are not more: an upgrade makes one
 			path := f.keptName(version, n)
 			if _, err := os.Lstat(path); err != nil {
-				continue // somebody may have deleted one before a newer one
+				continue // the log tells a command that moves one away
 			}
 			if !isOlder(path, time) {
 				break
