@@ -34,6 +34,7 @@ import (
 
 	"github.com/mattn/go-sqlite3"
 
+	"meshddns/internal/acme"
 	"meshddns/internal/builtin"
 	"meshddns/internal/check"
 	"meshddns/internal/daemon"
@@ -203,7 +204,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	// A request in flight may ask the DNS server, as POST /test does.
 	return daemon.Serve(ctx, log, daemon.List{unit.Begin, p.serveAPI, p.nodes.Serve}, daemon.List{p.dns.Serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
 		steps := reloadSteps(c, p.files, p.dns)
-		return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, p.files.Due, p.files.Again)
+		return daemon.OnHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, p.files.Due, p.files.Again)
 	}))
 }
 
@@ -260,7 +261,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 		Database: p.store.ledger, Open: p.clients.open, Addresses: known, Ready: p.addresses.Ready(), Interval: c.SyncInterval,
 		Writes: nodeWrites(c.NodeWrites), Log: log, Now: p.store.now,
 	})
-	if p.nodes, err = listenNodes(c, sockets.Node, p.store, p.leases, log); err != nil {
+	if p.nodes, err = p.listenNodes(sockets.Node); err != nil {
 		return nil, err
 	}
 	if p.front, err = listenHTTP(c, sockets.HTTP, log); err != nil {
@@ -411,13 +412,17 @@ func (o *operations) writeMetrics(ctx context.Context, page *daemon.Page, versio
 
 // serves names the addresses on which the program answers.
 func serves(http, dns string) string {
-	return strings.TrimSuffix("HTTP on "+http+", DNS on "+dns, ", DNS on ")
+	if dns == "" {
+		return "HTTP on " + http
+	}
+	return "HTTP on " + http + ", DNS on " + dns
 }
 
 // work describes the amount of work, and faults of the database, for the status in systemd.
 func work(s *store) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		text, err := "busy with requests", s.db.Answers(ctx)
+		err := s.db.Answers(ctx)
+		text := "busy with requests"
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if totals, unread := s.ledger.Totals(ctx); unread == nil {
@@ -467,25 +472,6 @@ func reload(ctx context.Context, steps []step, log *slog.Logger) {
 	}
 }
 
-// onHangUp calls obey at each hang-up until ctx ends. It calls again when the time of due has
-// passed, unless that is 0.
-func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), due func() time.Duration, again func(context.Context)) error {
-	for {
-		var alarm <-chan time.Time
-		if pause := due(); pause > 0 {
-			alarm = time.After(pause)
-		}
-		select {
-		case <-hangUps:
-			obey()
-		case <-alarm:
-			again(ctx)
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 // release is the version, set by deploy/build with -ldflags -X; else the go command knows it.
 var release string
 
@@ -527,8 +513,12 @@ func (p *program) serveAPI(ctx context.Context) error {
 }
 
 // listenNodes listens on all addresses of the nodes' listener or on none.
-func listenNodes(c settings.Settings, inherited []net.Listener, s *store, leases *lease.Table, log *slog.Logger) (*lease.Listener, error) {
-	routes := lease.NewNodes(lease.ListenerConfig{Leases: leases, Proxies: c.Proxies, Listed: s.ledger.Listed, Broken: broken, Log: log})
+func (p *program) listenNodes(inherited []net.Listener) (*lease.Listener, error) {
+	c := p.settings
+	routes := lease.NewNodes(lease.ListenerConfig{
+		Leases: p.leases, Proxies: c.Proxies, Listed: p.store.ledger.Listed, Broken: broken, Log: p.log,
+		Doors: acme.Calls(acme.Config{Leases: p.leases, Expect: p.engine.Expect, Taken: p.secondaries.Taken}),
+	})
 	return lease.ListenNodes(c.NodeListen, c.Language, web.ServerConfig{Inherited: inherited, ShutdownTime: shutdownTime, TLS: c.Certificate.Nodes}, routes)
 }
 

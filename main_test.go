@@ -21,7 +21,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"meshddns/internal/answers"
@@ -686,24 +685,6 @@ func (p *appProcess) health() string {
 		p.t.Fatalf("healthz: %d %s, %v", response.StatusCode, text, err)
 	}
 	return body.Message
-}
-
-// What waits is tried again after its pause, beside hang-ups, and never when nothing waits.
-func TestRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		pauses := []time.Duration{time.Second, time.Minute, 0}
-		begin, done := time.Now(), []time.Duration(nil)
-		due := func() time.Duration { return pauses[0] }
-		again := func(context.Context) { done, pauses = append(done, time.Since(begin)), pauses[1:] }
-		ended := make(chan error)
-		go func() { ended <- onHangUp(ctx, nil, nil, due, again) }()
-		<-time.After(time.Hour) // of a clock that does not wait
-		cancel()
-		if err := <-ended; err != nil || !slices.Equal(done, []time.Duration{time.Second, 61 * time.Second}) {
-			t.Errorf("done at %v, %v", done, err)
-		}
-	})
 }
 
 // The journal has the time of each line already, so a line of text has none there. JSON keeps its

@@ -151,8 +151,22 @@ CREATE TABLE leases (
     endpoints  TEXT    NOT NULL, -- JSON array: what is published; '[]' before the first renewal and after the end
     renewed_at INTEGER NOT NULL, -- rounded down, because not every renewal is written; 0 never
     renewed_by TEXT    NOT NULL, -- IP address of the last renewal that was written; '' none
+    acme       INTEGER NOT NULL, -- 1: may put challenges
     UNIQUE (usage, slot)
 ) STRICT;
+
+-- Challenges of ACME authorities (RFC 8555, section 8.4), which nodes have put.
+CREATE TABLE challenges (
+    seq    INTEGER PRIMARY KEY,
+    usage  INTEGER NOT NULL REFERENCES usages (seq) ON DELETE CASCADE,
+    lease  INTEGER NOT NULL REFERENCES leases (seq) ON DELETE CASCADE,
+    value  TEXT    NOT NULL, -- of the TXT record
+    put_at INTEGER NOT NULL,
+    UNIQUE (lease, value)
+) STRICT;
+
+CREATE INDEX challenges_by_usage ON challenges (usage);
+CREATE INDEX challenges_by_age ON challenges (put_at);
 
 -- Endpoints that a check has found dead. They are not published.
 CREATE TABLE dead_endpoints (

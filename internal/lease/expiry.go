@@ -37,10 +37,10 @@ func (t *Table) Run(ctx context.Context) error {
 	}
 }
 
-// look ends the leases whose time is over. A fault that lasts is logged once.
+// look ends the leases and the challenges whose time is over. A fault that lasts is logged once.
 func (t *Table) look(ctx context.Context) {
-	if err := t.Expire(ctx); ctx.Err() == nil {
-		t.fault.Note(t.config.Log, "leases whose time is over are not ended: the next look tries again", err)
+	if err := errors.Join(t.Expire(ctx), t.endChallenges(ctx)); ctx.Err() == nil {
+		t.fault.Note(t.config.Log, "leases and challenges whose time is over are not ended: the next look tries again", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestExpiryFails(t *testing.T) {
 	for range 3 {
 		w.look(t.Context())
 	}
-	if got := w.said.String(); strings.Count(got, "leases whose time is over are not ended") != 1 {
+	if got := w.said.String(); strings.Count(got, "leases and challenges whose time is over are not ended") != 1 {
 		t.Errorf("a fault that lasts is logged as\n%s", got)
 	}
 	w.db.Exec(`DROP TRIGGER broken`)

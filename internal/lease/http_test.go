@@ -38,7 +38,7 @@ func TestPost(t *testing.T) {
 		t.Errorf("the token is %q", token)
 	}
 	_, _, list := w.ask("GET", "/usages/u1/leases", "")
-	want := `{"data":[{"id":"l1","slot":"node-1","schemes":["tcp","ws"],"cidrs":["192.0.2.0/24","2001:db8::1/128"],"ttl":60,"template":["tcp://{ip}:11010"],"peer_id":"12D3KooWD3eckifWpRn9wQpMG9R9hX3sD158z7EqHWmweQAJU5SA","endpoints":[],"renewed_at":"","expires_at":"","from":""}]}`
+	want := `{"data":[{"id":"l1","slot":"node-1","schemes":["tcp","ws"],"cidrs":["192.0.2.0/24","2001:db8::1/128"],"ttl":60,"template":["tcp://{ip}:11010"],"peer_id":"12D3KooWD3eckifWpRn9wQpMG9R9hX3sD158z7EqHWmweQAJU5SA","acme":false,"endpoints":[],"renewed_at":"","expires_at":"","from":""}]}`
 	if strings.TrimSpace(list) != want {
 		t.Errorf("the list is %s\nwant %s", list, want)
 	}

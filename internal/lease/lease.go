@@ -34,6 +34,8 @@ const (
 	ErrReleased     = sqlite.Refusal(msg.LeaseReleased)
 	ErrNoTemplate   = sqlite.Refusal(msg.LeaseNoTemplate)
 	ErrTokenTaken   = sqlite.Refusal(msg.LeaseTokenTaken)
+	ErrNotPermitted = sqlite.Refusal(msg.NotPermitted)
+	ErrFull         = sqlite.Refusal(msg.ACMEFull)
 )
 
 const (
@@ -73,6 +75,7 @@ type Rules struct {
 	TTL      time.Duration
 	Template []string // endpoints with {ip}; empty: those of the usage
 	PeerID   string
+	ACME     bool // the token may put challenges
 }
 
 // Token is the text of a lease's token. The database has only its hash.
@@ -106,7 +109,7 @@ func isScheme(text string) bool {
 
 // rulesOf checks the members of a lease. The error joins a msg.Refusal for each mistake.
 func rulesOf(m mesh.LeaseMembers) (r Rules, err error) {
-	r = Rules{Slot: m.Slot, Schemes: m.Schemes, TTL: time.Duration(m.TTL) * time.Second, Template: m.Template, PeerID: m.PeerID}
+	r = Rules{Slot: m.Slot, Schemes: m.Schemes, TTL: time.Duration(m.TTL) * time.Second, Template: m.Template, PeerID: m.PeerID, ACME: m.ACME}
 	least, most := int64(minTTL/time.Second), int64(maxTTL/time.Second)
 	faults := []error{
 		msg.RefuseIf(!isSlot(m.Slot), msg.LeaseSlot),
@@ -125,7 +128,7 @@ func rulesOf(m mesh.LeaseMembers) (r Rules, err error) {
 // document returns the lease as GET state has it, with the members that answers have. It is the inverse of parse.
 func (l *Lease) document() mesh.Lease {
 	return mesh.Lease{TokenHash: l.hash, LeaseMembers: mesh.LeaseMembers{
-		Slot: l.Slot, Schemes: listed(l.Schemes), CIDRs: l.ranges(), TTL: int64(l.TTL / time.Second), Template: listed(l.Template), PeerID: l.PeerID,
+		Slot: l.Slot, Schemes: listed(l.Schemes), CIDRs: l.ranges(), TTL: int64(l.TTL / time.Second), Template: listed(l.Template), PeerID: l.PeerID, ACME: l.ACME,
 	}}
 }
 
@@ -255,6 +258,11 @@ func (r Rules) ranges() []string {
 // first label, in any letter case.
 func (l Lease) Has(host string) bool {
 	return slices.Contains(mesh.Meant(host), l.Name)
+}
+
+// ChallengeName returns the owner name of the challenges that the lease may put.
+func (l Lease) ChallengeName() string {
+	return mesh.ChallengeName(strings.TrimPrefix(l.Name, mesh.Label+"."))
 }
 
 // Caller names the lease in audit lines and events.

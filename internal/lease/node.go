@@ -4,6 +4,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -26,9 +27,13 @@ type ListenerConfig struct {
 	Leases  *Table
 	Proxies []netip.Prefix     // the client of their requests is in X-Forwarded-For
 	Listed  ListedFunc         // the endpoints of a name, for GET /d/<full name>
+	Doors   map[string]Door    // more calls for the token of a lease, by the patterns of their routes
 	Broken  func(error) msg.ID // as in web.Adapter
 	Log     *slog.Logger
 }
+
+// Door answers a call of a node.
+type Door func(*http.Request, Lease) (web.Reply, error)
 
 // Nodes answers the requests of nodes.
 type Nodes struct {
@@ -53,6 +58,9 @@ func (s *Nodes) Handler() http.Handler {
 	mux.Handle("PUT /lease", s.renewing(s.put))
 	mux.Handle("GET /lease", s.renewing(s.hook))
 	mux.HandleFunc("GET "+updatePath, s.dyndns)
+	for pattern, door := range s.Doors {
+		mux.Handle(pattern, s.renewing(door))
+	}
 	mux.HandleFunc("HEAD /lease", s.noHead("GET, PUT")) // the pattern GET would match it, and renew
 	mux.HandleFunc("HEAD "+updatePath, s.noHead("GET"))
 	mux.Handle("GET /d/{name}", newURLs(s.Listed, clientOf, s.adapter))
@@ -164,14 +172,14 @@ func basic(r *http.Request) (user, password string) {
 	return user, password
 }
 
-// tokenOf returns the token of "Authorization: Bearer", or the password of "Basic".
+// tokenOf returns the token of "Authorization: Bearer", the password of "Basic", or "X-Api-Key", as acme-dns has it.
 func tokenOf(r *http.Request) string {
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(text)
 	}
 	_, password := basic(r)
-	return password
+	return cmp.Or(password, r.Header.Get("X-Api-Key"))
 }
 
 // authenticate returns the lease of a token, or a failure with the status 401 or 429. A request

@@ -20,7 +20,7 @@ import (
 type leaseKey struct{}
 
 // renewing makes a handler of a renewal, for a request with the token of a lease.
-func (s *Nodes) renewing(renew func(*http.Request, Lease) (web.Reply, error)) http.Handler {
+func (s *Nodes) renewing(renew Door) http.Handler {
 	answer := s.adapter.Handle(func(r *http.Request) (web.Reply, error) {
 		l := r.Context().Value(leaseKey{}).(Lease)
 		reply, err := renew(r, l)

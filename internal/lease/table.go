@@ -65,7 +65,7 @@ func (t *Table) Load(ctx context.Context) error {
 
 const selectLeases = `
 	SELECT l.seq, l.id, l.usage, u.id, u.name, u.provider_id, b.network_id, b.status = 'releasing',
-	       l.slot, l.schemes, l.cidrs, l.ttl, l.template, l.peer_id, l.endpoints, l.renewed_at, l.renewed_by, lower(hex(l.token))
+	       l.slot, l.schemes, l.cidrs, l.ttl, l.template, l.peer_id, l.endpoints, l.renewed_at, l.renewed_by, l.acme, lower(hex(l.token))
 	FROM leases l JOIN usages u ON u.seq = l.usage JOIN bindings b ON b.seq = l.usage`
 
 func scanLease(row sqlite.Scanner) (l Lease, err error) {
@@ -73,7 +73,7 @@ func scanLease(row sqlite.Scanner) (l Lease, err error) {
 	var seconds, renewed int64
 	err = row.Scan(&l.Seq, &l.ID, &l.Usage, &l.UsageID, &l.Name, &l.ServiceID, &l.Network, &l.Releasing,
 		&l.Slot, (*sqlite.TextList)(&l.Schemes), &ranges, &seconds, (*sqlite.TextList)(&l.Template), &l.PeerID,
-		(*sqlite.TextList)(&l.Endpoints), &renewed, &l.RenewedBy, &l.hash)
+		(*sqlite.TextList)(&l.Endpoints), &renewed, &l.RenewedBy, &l.ACME, &l.hash)
 	for _, text := range ranges {
 		prefix, fault := mesh.ParseRange(text) // an older program stored IPv4 in IPv6 form
 		err = errors.Join(err, fault)          // a range that is not read must not become "all"
@@ -236,14 +236,14 @@ func save(ctx context.Context, tx *sql.Tx, l *Lease) error {
 	}
 	var seq int64
 	err := tx.QueryRowContext(ctx, `
-		INSERT INTO leases (id, usage, slot, token, schemes, cidrs, ttl, template, peer_id, endpoints, renewed_at, renewed_by)
-		SELECT ?1, ?2, ?3, unhex(?4), ?5, ?6, ?7, ?8, ?9, '[]', 0, ''
+		INSERT INTO leases (id, usage, slot, token, schemes, cidrs, ttl, template, peer_id, endpoints, renewed_at, renewed_by, acme)
+		SELECT ?1, ?2, ?3, unhex(?4), ?5, ?6, ?7, ?8, ?9, '[]', 0, '', ?10
 		WHERE NOT EXISTS (SELECT 1 FROM leases WHERE token = unhex(?4) AND NOT (usage = ?2 AND slot = ?3))
 		ON CONFLICT (usage, slot) DO UPDATE SET token = excluded.token, schemes = excluded.schemes, cidrs = excluded.cidrs,
-		    ttl = excluded.ttl, template = excluded.template, peer_id = excluded.peer_id
+		    ttl = excluded.ttl, template = excluded.template, peer_id = excluded.peer_id, acme = excluded.acme
 		RETURNING seq`,
 		l.ID, l.Usage, l.Slot, l.hash, sqlite.TextList(l.Schemes), sqlite.TextList(l.ranges()), int64(l.TTL/time.Second),
-		sqlite.TextList(l.Template), l.PeerID).Scan(&seq)
+		sqlite.TextList(l.Template), l.PeerID, l.ACME).Scan(&seq)
 	return sqlite.Absent(err, ErrTokenTaken)
 }
 
@@ -303,7 +303,10 @@ func (t *Table) saveLease(ctx context.Context, tx *sql.Tx, usage string, wanted 
 	if reflect.DeepEqual(before, l.document()) {
 		return false, nil
 	}
-	if err = save(ctx, tx, &l); err != nil || len(l.Endpoints) == 0 {
+	if err = save(ctx, tx, &l); err == nil && before.ACME && !l.ACME {
+		_, err = tx.ExecContext(ctx, `DELETE FROM challenges WHERE lease = ?`, l.Seq)
+	}
+	if err != nil || len(l.Endpoints) == 0 && !before.ACME {
 		return err == nil, err
 	}
 	return true, t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
@@ -332,7 +335,7 @@ func (t *Table) end(ctx context.Context, tx *sql.Tx, l Lease) error {
 		return err
 	}
 	sqlite.Touch(ctx, deleted(l.Seq))
-	if len(l.Endpoints) == 0 {
+	if len(l.Endpoints) == 0 && !l.ACME {
 		return nil
 	}
 	return t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)

@@ -97,6 +97,15 @@ func (g *Ledger) LeftOut(ctx context.Context, name, usage, slot string) ([]recon
 	return reconcile.LeftOutOf(state, usage, slot, g.config.Addresses()), nil
 }
 
+// Challenge reads how far a challenge is, as reconcile.ChallengeOf says.
+func (g *Ledger) Challenge(ctx context.Context, name, network, value string) (reconcile.Challenge, error) {
+	state, err := g.State(ctx, []string{name})
+	if err != nil {
+		return reconcile.Challenge{}, err
+	}
+	return reconcile.ChallengeOf(state, network, value, g.config.Addresses()), nil
+}
+
 // Listed reads the endpoints of the network that has a name, which may have any form of a domain name; ok is false if its usage has not the
 // format "urls".
 func (g *Ledger) Listed(ctx context.Context, name string) (endpoints []string, ok bool, err error) {
@@ -353,7 +362,7 @@ func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 	return nil
 }
 
-// living reads what nodes have renewed of the endpoints of usages, and which endpoints are dead.
+// living reads what nodes have renewed of the endpoints of usages, which challenges they have put, and which endpoints are dead.
 func (l *loader) living(ctx context.Context, usages []storedUsage) error {
 	at := map[int64]*reconcile.Usage{}
 	var seqs []int64
@@ -374,6 +383,16 @@ func (l *loader) living(ctx context.Context, usages []storedUsage) error {
 		for _, e.Text = range endpoints {
 			at[usage].Leased = append(at[usage].Leased, e)
 		}
+		return err
+	}, string(events.JSON(seqs)))
+	if err != nil {
+		return err
+	}
+	err = l.rows(ctx, `SELECT usage, value FROM challenges WHERE usage IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
+		var usage int64
+		var value string
+		err := rows.Scan(&usage, &value)
+		at[usage].Challenges = append(at[usage].Challenges, value)
 		return err
 	}, string(events.JSON(seqs)))
 	if err != nil {

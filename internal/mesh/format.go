@@ -24,6 +24,12 @@ const (
 	Iroh        = "iroh"
 )
 
+// ACME is not among the formats that a usage can have: it names the challenges of nodes (RFC 8555, section 8.4).
+const ACME = "acme"
+
+// ChallengeName returns the owner name of the challenges for a name.
+func ChallengeName(name string) string { return "_acme-challenge." + name }
+
 // plainFormats are the formats without parameters.
 var plainFormats = []string{Mesh1, URLs, HostPort, Address, EasyTierSRV, IP4P, DNSAddr, Iroh}
 

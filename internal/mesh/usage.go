@@ -218,6 +218,7 @@ type LeaseMembers struct {
 	TTL      int64    `json:"ttl"` // seconds
 	Template []string `json:"template"`
 	PeerID   string   `json:"peer_id"`
+	ACME     bool     `json:"acme"` // the token may put challenges
 }
 
 // Lease is a lease of a usage in a document, with its token or the hash of it. GET state has the hash.

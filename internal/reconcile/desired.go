@@ -126,7 +126,7 @@ func desired(state State, n Name, addresses Addresses) Target {
 		g := &t.Records[i].goal
 		g.owner, g.adopted = state.Owner, state.Adopted
 		t.Records[i].made = made
-		if state.UpsertOnly && !mesh.IsProbe(t.Records[i].Place.Doubt.Value) { // probes are withdrawn in every mode
+		if state.UpsertOnly && !g.open && !mesh.IsProbe(t.Records[i].Place.Doubt.Value) { // probes and challenges are withdrawn in every mode
 			g.mode = UpsertOnly
 		}
 	}
@@ -165,7 +165,8 @@ func (t *Target) add(w wanted, s Sibling, value valueAt, places []Place, heirs m
 		old = w.before(old)
 	}
 	for _, r := range slices.Concat(records, old) {
-		r.goal.sibling, r.Places, r.Elsewhere = !s.marked(), places, len(records) > 1
+		r.goal.sibling, r.goal.open = !s.marked(), s == challengeOf(r.Name)
+		r.Places, r.Elsewhere = places, len(records) > 1
 		t.Records = append(t.Records, r)
 	}
 }
@@ -223,6 +224,7 @@ type wanted struct {
 	dead      []string
 	formats   []string
 	peerID    string
+	acme      []string // challenges
 	own       bool
 	nowhere   bool // the name is reserved, and there is no account to publish at
 }
@@ -239,6 +241,7 @@ func wantedAt(n Name) (w wanted) {
 		if u.Account == nil {
 			continue
 		}
+		w.acme = append(w.acme, u.Challenges...)
 		w.usage, w.domain, w.endpoints, w.leased, w.dead, w.formats, w.peerID = u.ID, u.Domain, u.Endpoints, u.Leased, u.Dead, u.Formats, u.PeerID
 		if !slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == u.Account.ID }) {
 			w.accounts = append(w.accounts, *u.Account)
@@ -277,6 +280,9 @@ func (w wanted) values(n Name, owner string, addresses Addresses) (map[Sibling]v
 		value.fault = Fault{Code: CodeInvalid, Detail: msg.TextOf(err)}
 	}
 	all := map[Sibling]valueAt{{}: value}
+	if s := challengeOf(n.Name); len(w.acme) > 0 && n.has(s) {
+		all[s] = valueAt{text: siblingText(w.network, w.acme)}
+	}
 	if len(w.formats) == 0 || slices.Equal(n.Owners, []string{""}) {
 		return all, nil
 	}

@@ -65,6 +65,9 @@ func (w wanted) formatted(name, owner string, addresses Addresses) []FormatState
 		}
 		all = append(all, f)
 	}
+	if s := challengeOf(name); len(w.acme) > 0 {
+		all = append(all, FormatState{Format: mesh.ACME, Name: s.Owner, Type: s.Type, Values: SiblingValues(siblingText(w.network, w.acme))})
+	}
 	return all
 }
 

@@ -41,7 +41,7 @@ func TestManyRecordsOfAName(t *testing.T) {
 		}
 		text, _ := json.Marshal(endpoints)
 		w.exec(`INSERT INTO usage_options VALUES (?, '["srv:_x._tcp","srv:_x._udp"]', '', '')`, w.last)
-		w.exec(`INSERT INTO leases VALUES (1, '1', ?, 'home', x'01', '[]', '[]', 60, '[]', '', ?, 1, '')`, w.last, string(text))
+		w.exec(`INSERT INTO leases VALUES (1, '1', ?, 'home', x'01', '[]', '[]', 60, '[]', '', ?, 1, '', 0)`, w.last, string(text))
 		w.start()
 		after(time.Second)
 		if standing := w.count(`SELECT count(*) FROM places WHERE type = 'A' AND state = 'published'`); standing != count+1 { // and that of the configuration

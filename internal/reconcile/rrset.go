@@ -35,6 +35,7 @@ type goal struct {
 	mode     Mode
 	spared   *string  // the network whose values stay in any case; nil for none
 	sibling  bool     // the values are those of a sibling record
+	open     bool     // of a sibling record: values that are not ours may stand beside
 	gone     string   // of a sibling record: values of ours that stood and may come back
 	known    []string // the values of a sibling record that places of its zone know
 	beside   []string // those of them, for a withdrawal, that the place of the wanted value knows

@@ -71,9 +71,10 @@ func without(text, other string) string {
 
 // knows reports whether a value of a sibling record is ours: a place of the zone knows it, and it is not
 // the place of the wanted value, for a withdrawal. After owners were adopted, a value counts as ours too
-// if it is wanted, because the places of the lost database are not known.
+// if it is wanted, because the places of the lost database are not known; but not in an open record, whose values
+// nodes choose.
 func (g goal) knows(value string) bool {
-	return slices.Contains(g.known, value) && !slices.Contains(g.beside, value) || len(g.adopted) > 0 && slices.Contains(SiblingValues(g.want), value)
+	return slices.Contains(g.known, value) && !slices.Contains(g.beside, value) || len(g.adopted) > 0 && !g.open && slices.Contains(SiblingValues(g.want), value)
 }
 
 // planSibling is plan for a sibling record.
@@ -89,7 +90,8 @@ func (g goal) planSibling(seen provider.RRset) (change provider.Change, conflict
 		change.Add = nil
 		return change, g.foreign(seen)
 	}
-	if conflict = g.foreign(seen); conflict != nil && !slices.ContainsFunc(seen.Values, func(v provider.Value) bool { return g.knows(v.Text()) }) {
+	conflict = g.foreign(seen)
+	if excluded := conflict != nil && (!g.open || g.unseen(seen) != nil); excluded && !slices.ContainsFunc(seen.Values, func(v provider.Value) bool { return g.knows(v.Text()) }) {
 		change.Add = nil // nothing of ours stands there, and a client would read both
 	}
 	keeps := g.mode == UpsertOnly && g.want == "" || g.spared != nil && mesh.Network(cmp.Or(g.standing, g.doubt.Value, g.gone)) == *g.spared
@@ -97,6 +99,9 @@ func (g goal) planSibling(seen provider.RRset) (change provider.Change, conflict
 		if text := v.Text(); !keeps && g.knows(text) && !slices.Contains(want, text) {
 			change.Remove = append(change.Remove, v)
 		}
+	}
+	if g.open && len(seen.Values) > len(change.Remove) {
+		change.TTL = seen.TTL // as in plan
 	}
 	for _, v := range seen.Copies {
 		if g.mode != UpsertOnly && slices.Contains(want, v.Text()) {
@@ -108,7 +113,8 @@ func (g goal) planSibling(seen provider.RRset) (change provider.Change, conflict
 
 // foreign returns an error if a sibling record is wanted, and an alias or a value that is
 // not ours stands there, because a client would read it as ours. A value with our mark is of
-// another name of ours, which withdraws it.
+// another name of ours, which withdraws it. In an open record only a wanted value that is not ours is an error,
+// because it would be withdrawn as ours later.
 func (g goal) foreign(seen provider.RRset) error {
 	if g.want == "" {
 		return nil
@@ -116,12 +122,13 @@ func (g goal) foreign(seen provider.RRset) error {
 	if err := g.unseen(seen); err != nil {
 		return err
 	}
+	beside := func(v provider.Value) bool { return g.open && !slices.Contains(SiblingValues(g.want), v.Text()) }
 	for _, v := range seen.Values {
-		if ours, _ := g.ours(v.Text()); !ours && !g.knows(v.Text()) {
+		if ours, _ := g.ours(v.Text()); !ours && !g.knows(v.Text()) && !beside(v) {
 			return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("%q is not of this usage: it is another usage's, or not from this program", v.Text())}
 		}
 	}
-	for _, v := range seen.Off {
+	for _, v := range slices.DeleteFunc(slices.Clone(seen.Off), beside) {
 		return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("disabled, or for some resolvers only: %q", v.Text())}
 	}
 	return nil

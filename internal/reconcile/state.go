@@ -55,17 +55,18 @@ func (a Account) address() [2]string { return [2]string{a.Provider, a.Endpoint} 
 
 // Usage is a reserved prefix at a name, bound to a network.
 type Usage struct {
-	ID        string
-	Network   string // network id, in decimal
-	Releasing bool
-	Account   *Account // nil if there is no account to publish at
-	Domain    string   // of its service
-	Endpoints []string
-	PeerID    string          // of the endpoints; "" for none
-	Leased    []mesh.Endpoint // what nodes have renewed, in the order of the slots
-	Dead      []string        // endpoints that a check has found dead, with their addresses
-	Formats   []string        // of package mesh; none: mesh1
-	Shown     Shown           // the stored one
+	ID         string
+	Network    string // network id, in decimal
+	Releasing  bool
+	Account    *Account // nil if there is no account to publish at
+	Domain     string   // of its service
+	Endpoints  []string
+	PeerID     string          // of the endpoints; "" for none
+	Leased     []mesh.Endpoint // what nodes have renewed, in the order of the slots
+	Dead       []string        // endpoints that a check has found dead, with their addresses
+	Formats    []string        // of package mesh; none: mesh1
+	Challenges []string        // values of ACME challenges that nodes have put
+	Shown      Shown           // the stored one
 }
 
 // Own is the configuration's own record.

@@ -407,7 +407,7 @@ func (b *batch) write(ctx context.Context) {
 		errs := b.change(ctx, due)
 		for _, i := range due {
 			if err, answered := errs[i]; answered {
-				b.took(i, err)
+				b.took(ctx, i, err)
 			} else if i.phase == untried { // no call was made
 				i.happens(Event{Kind: Known, Before: *i.before}, b.now())
 			}
@@ -534,7 +534,10 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 
 // took handles the outcome of a write. After a lost race the item is read again. A change that
 // stands after a second try leaves the doubt of the first.
-func (b *batch) took(i *item, err error) {
+func (b *batch) took(ctx context.Context, i *item, err error) {
+	if err == nil && i.goal.open {
+		err = b.shows(ctx, i)
+	}
 	if errors.Is(err, provider.ErrRepeated) {
 		err = nil
 	} else if err == nil || provider.Unmade(err) {
@@ -556,6 +559,20 @@ func (b *batch) took(i *item, err error) {
 	if b.note(i, err); err == nil {
 		i.looked(b.now())
 	}
+}
+
+// shows reads the values of an open record again after a write, because an authority asks for them at once. The error is
+// ErrUnseen if the provider does not show them yet.
+func (b *batch) shows(ctx context.Context, i *item) error {
+	if i.record.Account.Provider == builtinProvider {
+		return nil
+	}
+	name, t := i.record.owner()
+	set, err := b.conn.client.Read(ctx, i.place.Zone, name, t)
+	if err == nil && slices.ContainsFunc(i.change.Add, func(v provider.Value) bool { return !sees(set, v.Text()) }) {
+		err = &provider.Error{Kind: provider.Temporary, Detail: msg.Say(name), Err: provider.ErrUnseen}
+	}
+	return err
 }
 
 // again reads and plans the items that lost a race.

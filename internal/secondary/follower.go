@@ -17,6 +17,7 @@ const (
 	maxAhead    = 1 << 24         // a serial further ahead of ours, 194 days, is a mistake
 	atOnce      = 16              // messages under way to a secondary that answers; one to others
 	maxHosts    = 16              // whose versions of a zone are known
+	livesFor    = time.Minute     // that a secondary counts as one that lives after it was heard
 )
 
 // pauses are those until a message is repeated.
@@ -28,13 +29,39 @@ type follower struct {
 	told bool // the event of its lag is the last one; only Run uses it
 
 	mu       sync.Mutex
+	heard    time.Time     // when it acknowledged a message, asked, or got a version last
+	news     chan struct{} // closed, and made anew, when something is heard, or a message ends without an answer
 	zones    map[string]*state
 	queue    queue
 	underway int  // messages
 	silent   bool // it did not answer the last message
 }
 
-func newFollower() *follower { return &follower{zones: map[string]*state{}} }
+func newFollower() *follower { return &follower{zones: map[string]*state{}, news: make(chan struct{})} }
+
+// tell notes that a message has ended, or that the secondary was heard. The caller holds the lock.
+func (f *follower) tell(heard bool) {
+	if heard {
+		f.heard = time.Now()
+	}
+	close(f.news)
+	f.news = make(chan struct{})
+}
+
+// wants returns a channel that is closed when something is heard of a secondary that lacks a version of a zone and was heard
+// within livesFor, or is still to be told of the version; nil if it has the version, or does not live.
+func (f *follower) wants(zone string, serial uint32, now time.Time) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.zones[zone]
+	switch {
+	case s != nil && s.known && int32(serial-s.fetched) <= 0:
+		return nil
+	case now.Sub(f.heard) < livesFor, !f.silent && (s == nil || s.vain == 0):
+		return f.news
+	}
+	return nil
+}
 
 // state is what is known of a zone at a secondary.
 type state struct {
@@ -179,6 +206,7 @@ func (f *follower) fetch(zone string, from netip.Addr, serial uint32) {
 	if !s.sent || int32(serial-s.fetched) > 0 {
 		f.has(s, serial, true)
 	}
+	f.tell(true)
 }
 
 // has notes the version that the secondary has. The caller holds the lock.

@@ -158,6 +158,7 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	}
 	f.silent = err != nil && !errors.Is(err, errRefused)
 	s.notified, s.fault = began, err
+	defer f.tell(!f.silent)
 	if ok && int32(serial-s.serial) > 0 {
 		s.serial = serial
 	}
@@ -271,6 +272,25 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dns.Message) (a
 		}
 		dropped = because(errNoAnswer, answer.Rcode, unproven)
 	}
+}
+
+// Taken waits until the secondaries that live have the present version of a zone, and reports whether they have when ctx ends.
+func (n *Notifier) Taken(ctx context.Context, zone string) bool {
+	_, serial, ok, err := n.zones.SOA(ctx, zone)
+	for _, s := range n.Known() {
+		for ok && err == nil && s.takes(zone) {
+			news := s.follower.wants(zone, serial, time.Now())
+			if news == nil {
+				break
+			}
+			select {
+			case <-news:
+			case <-ctx.Done():
+				return false
+			}
+		}
+	}
+	return err == nil
 }
 
 // WriteMetrics writes the metrics of the secondaries.

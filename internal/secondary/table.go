@@ -138,6 +138,7 @@ func (t *Table) Names(from netip.Addr, key, apex dns.Name, serial uint32) (sent 
 		if s := f.zones[apex.Bare()]; s != nil && f.names(s, from, serial) {
 			sent = true
 		}
+		f.tell(true)
 		f.mu.Unlock()
 	}
 	t.signal()

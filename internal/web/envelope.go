@@ -33,6 +33,7 @@ type Reply struct {
 	Status  int    // 200 when it is 0
 	Message msg.ID // "" for none
 	Data    any    // a json.RawMessage is written without encoding
+	Bare    bool   // the answer is Data alone, as another program's protocol has it
 	ID      string // of the created object, also when creating failed, for the audit line
 
 	Replayed bool // it is the answer to an earlier request, and nothing was changed
@@ -98,6 +99,7 @@ var statuses = map[msg.ID]int{
 	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
 	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
 	msg.IdempotencyKeyReused: http.StatusConflict, msg.TooManyStreams: http.StatusServiceUnavailable, msg.TooManyWaiting: http.StatusServiceUnavailable, msg.TooManyRequests: http.StatusTooManyRequests,
+	msg.ACMEFull: http.StatusConflict, msg.ACMEName: http.StatusForbidden, msg.ACMEUnseen: http.StatusGatewayTimeout, msg.Conflict: http.StatusConflict, msg.Paused: http.StatusConflict,
 	msg.NotPermitted: http.StatusForbidden, msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
 	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
 	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,
@@ -220,6 +222,10 @@ func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
 	status := max(result.Status, http.StatusOK)
 	if result.Replayed {
 		w.Header().Set("Idempotent-Replay", "true")
+	}
+	if result.Bare {
+		writeJSON(w, status, result.Data)
+		return
 	}
 	if data, ok := result.Data.(json.RawMessage); ok && result.Message == "" {
 		send(w, status, slices.Concat([]byte(`{"data":`), data, []byte("}\n")))

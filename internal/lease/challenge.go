@@ -1,0 +1,112 @@
+package lease
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+)
+
+const (
+	// MaxChallenges bounds the challenges of a usage, and ownChallenges those of a lease: an authority asks for one for
+	// the name and one for its wildcard.
+	MaxChallenges = 4
+	ownChallenges = 2
+	// ChallengeTime is the time from the put of a challenge to its end. An order lives for hours, but its client puts a
+	// challenge only when the authority is about to ask.
+	ChallengeTime = time.Hour
+
+	clockStep = time.Minute // that the clock may have been set back since a put
+)
+
+// PutChallenge stores the value of a challenge, unless the lease has it. The two newest values of a lease stay. The error is
+// ErrUnknown, ErrReleased, ErrNotPermitted, or ErrFull if other leases leave no room. version is that of the name.
+func (t *Table) PutChallenge(ctx context.Context, l Lease, value string) (version int64, err error) {
+	err = t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		now, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.seq = ?`, l.Seq))
+		switch {
+		case err != nil:
+			return err
+		case now.Releasing:
+			return ErrReleased
+		case !now.ACME:
+			return ErrNotPermitted
+		}
+		var has bool
+		var own, others int
+		err = tx.QueryRowContext(ctx, `
+			SELECT count(*) FILTER (WHERE lease = ?1 AND value = ?2), count(*) FILTER (WHERE lease = ?1), count(*) FILTER (WHERE lease <> ?1)
+			FROM challenges WHERE usage = ?3`, l.Seq, value, l.Usage).Scan(&has, &own, &others)
+		switch {
+		case err != nil || has:
+			return err
+		case min(own+1, ownChallenges)+others > MaxChallenges:
+			return ErrFull
+		case own == ownChallenges:
+			_, err = tx.ExecContext(ctx, `DELETE FROM challenges WHERE seq = (SELECT min(seq) FROM challenges WHERE lease = ?)`, l.Seq)
+		}
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `INSERT INTO challenges (usage, lease, value, put_at) VALUES (?, ?, ?, ?)`, l.Usage, l.Seq, value, sqlite.Stamp(t.config.Now()))
+		}
+		if err == nil {
+			err = t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
+		}
+		return err
+	})
+	if err == nil {
+		version, err = t.config.Ledger.NameVersion(ctx, l.Name)
+	}
+	return version, err
+}
+
+// HasChallenge reports whether a lease has a challenge.
+func (t *Table) HasChallenge(ctx context.Context, l Lease, value string) (has bool, err error) {
+	err = t.config.Database.Reading(ctx).QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM challenges WHERE lease = ? AND value = ?)`, l.Seq, value).Scan(&has)
+	return has, err
+}
+
+// DropChallenge deletes a challenge of a lease, if it has it.
+func (t *Table) DropChallenge(ctx context.Context, l Lease, value string) error {
+	return t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, `DELETE FROM challenges WHERE lease = ? AND value = ?`, l.Seq, value)
+		if err != nil {
+			return err
+		}
+		if count, err := result.RowsAffected(); err != nil || count == 0 {
+			return err
+		}
+		return t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
+	})
+}
+
+// Challenge reads how far a challenge of a lease is. The value "" asks whether one can be put.
+func (t *Table) Challenge(ctx context.Context, l Lease, value string) (reconcile.Challenge, error) {
+	return t.config.Ledger.Challenge(ctx, l.Name, l.Network.V.String(), value)
+}
+
+// endChallenges deletes the challenges whose time is over, some in each transaction.
+func (t *Table) endChallenges(ctx context.Context) error {
+	now := t.config.Now()
+	since, until := sqlite.Stamp(now.Add(-ChallengeTime)), sqlite.Stamp(now.Add(clockStep))
+	for {
+		var over bool
+		err := t.config.Database.Reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM challenges WHERE put_at < ? OR put_at > ?)`, since, until).Scan(&over)
+		if err != nil || !over {
+			return err
+		}
+		err = t.config.Database.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
+			names, err := sqlite.Collect(ctx, tx, sqlite.Text, `
+				DELETE FROM challenges WHERE seq IN (SELECT seq FROM challenges WHERE put_at < ? OR put_at > ? LIMIT ? + 0)
+				RETURNING (SELECT name FROM usages WHERE seq = usage)`, since, until, endBatch)
+			for i := 0; i < len(names) && err == nil; i++ {
+				err = t.config.Ledger.MarkDue(ctx, tx, names[i], reconcile.LaneNode)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+}

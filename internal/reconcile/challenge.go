@@ -1,0 +1,60 @@
+package reconcile
+
+import (
+	"cmp"
+	"slices"
+
+	"meshddns/internal/dns"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/provider"
+)
+
+// challengeOf returns the record of the ACME challenges for a name (RFC 8555, section 8.4). It is open: the values of other
+// writers may stand beside ours.
+func challengeOf(name string) Sibling {
+	return Sibling{Owner: mesh.ChallengeName(below(name)), Type: provider.TXT}
+}
+
+// Challenge is how far the value of a challenge is.
+type Challenge struct {
+	Stands bool
+	Zones  []string // the built-in zones where it stands
+	Fault  Fault    // why it does not stand yet; with the codes paused and conflict a person has to act first
+}
+
+// ChallengeOf says how far the value of a challenge is that a node has put for a network, or, with the value "", whether
+// one can be put. The state has that name only.
+func ChallengeOf(state State, network, value string, addresses Addresses) (c Challenge) {
+	n := state.Names[0]
+	w, s := wantedAt(n), challengeOf(n.Name)
+	reason := dns.NameFault(s.Owner)
+	switch {
+	case state.Paused.Code != "":
+		return Challenge{Fault: state.Paused}
+	case w.network != network && w.network != "":
+		return Challenge{Fault: Fault{Code: string(msg.Conflict), Detail: msg.Say(w.network)}}
+	case len(w.accounts) == 0 || !state.Configured:
+		return Challenge{Fault: Fault{Code: string(msg.Paused), Detail: msg.Say(CodeNoProvider)}}
+	case reason != "":
+		return Challenge{Fault: Fault{Code: CodeInvalidName, Detail: reason}}
+	}
+	c.Stands = slices.Contains(w.acme, value)
+	for _, r := range desired(state, n, addresses).Records {
+		now := r.Now()
+		switch known := slices.Contains(SiblingValues(now.Standing), value); {
+		case r.withdraws():
+		case r.Sibling.marked() && now.State == Conflict: // another owner has the name
+			return Challenge{Fault: now.Fault}
+		case r.Sibling != s:
+		case !known:
+			c.Stands, c.Fault = false, cmp.Or(r.Fault, now.Fault)
+		case r.Account.Provider == builtinProvider:
+			c.Zones = append(c.Zones, now.Zone)
+		}
+	}
+	if c.Fault.Code == "" && n.Lane == LaneLater {
+		c.Fault = Fault{Code: CodeWritesUsedUp}
+	}
+	return c
+}
