@@ -158,7 +158,7 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	}
 	f.silent = err != nil && !errors.Is(err, errRefused)
 	s.notified, s.fault = began, err
-	defer f.tell(!f.silent)
+	defer f.tell(err == nil)
 	if ok && int32(serial-s.serial) > 0 {
 		s.serial = serial
 	}
