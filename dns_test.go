@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -13,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +32,7 @@ import (
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/test/promises"
+	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
 
@@ -312,4 +317,82 @@ func TestHiddenZones(t *testing.T) {
 	hidden(true)
 	a.Must(t, "DELETE", "/api/v1/ddns/services/a", "")
 	hidden(false)
+}
+
+// TestCAA: the test of a connection, and the answer with a lease for certificates, warn of CAA records that refuse every authority.
+func TestCAA(t *testing.T) {
+	t.Parallel()
+	s, a := servertest.Knot(t), newAppliance(t)
+	var asked, fails atomic.Int32
+	server := servertest.Relay(t, s.Addr, func(query []byte, forward func() []byte) []byte {
+		m, err := dns.ParseMessage(query)
+		if err != nil || len(m.Questions) != 1 || m.Questions[0].Type != dns.TypeCAA {
+			return forward()
+		}
+		if fails.Load() > 0 {
+			return servertest.ServFail(query, forward)
+		}
+		id := fmt.Sprintf("s%d", asked.Add(1))
+		response, answer, err := a.Exchange("PUT", "/api/v1/ddns/services/"+id, nil, strings.NewReader(`{"name":"written during the look","config":{"domain":"`+id+`.example","provider":"builtin"}}`))
+		if err != nil || response.StatusCode != 200 {
+			t.Error(err, answer)
+		}
+		return forward()
+	})
+	english := http.Header{"Accept-Language": {"en"}}
+	account := fmt.Sprintf(`"provider":"rfc2136","access_key_id":%q,"access_key_secret":%q,"endpoint":%q,"domain":"example.com"`, servertest.Key, servertest.Secret, server)
+	own := `"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"own.example"`
+	test := func(what, account, want string) {
+		t.Helper()
+		_, answer := a.Do(t, "POST", "/api/v1/ddns/test", english, `{`+account+`,"txt_record_name":"_txt"}`)
+		if zone := regexp.MustCompile(`\{"name":"zone","ok":true,"skipped":false,"code":"(\w+)","message":"([^"]*)"`).FindStringSubmatch(answer); len(zone) == 0 || zone[1]+" "+zone[2] != want {
+			t.Errorf("%s: %s, want %s", what, answer, want)
+		}
+	}
+	lease := func(what, usage, body, key, want string) {
+		t.Helper()
+		headers := maps.Clone(english)
+		if key != "" {
+			headers["Idempotency-Key"] = []string{key}
+		}
+		before := asked.Load()
+		response, answer := a.Do(t, "POST", "/api/v1/ddns/usages/"+usage+"/leases?replace=1", headers, body)
+		var made struct{ Data struct{ Warnings []string } }
+		if err := json.Unmarshal([]byte(answer), &made); err != nil || response.StatusCode != 200 || strings.Join(made.Data.Warnings, "; ") != want {
+			t.Errorf("%s: %v, %d %s, want %q", what, err, response.StatusCode, answer, want)
+		}
+		if silent := !strings.HasPrefix(what, "asks"); silent && asked.Load() != before {
+			t.Errorf("%s: the zone's server was asked", what)
+		}
+	}
+	test("no CAA records", account, "ok ok")
+	s.AddRecord(t, "example.com", "CAA", `0 issue ";"`)
+	test("a refusal", account, "caa_refuses CAA records let no authority issue certificates: example.com")
+	before := asked.Load()
+	a.Must(t, "PUT", "/api/v1/ddns/config", `{`+own+`,"txt_record_name":"_txt","enabled":true}`)
+	test("builtin", own, "ok ok")
+	if asked.Load() != before {
+		t.Error("a server was asked for a built-in zone")
+	}
+	usage := func(service, account, prefix string) (id string) {
+		t.Helper()
+		a.Must(t, "PUT", "/api/v1/ddns/services/"+service, `{"name":"x","config":{`+account+`}}`)
+		answer := a.Must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"`+service+`","prefix_mode":"custom","custom_prefix":"`+prefix+`","network_id":42}`)
+		return regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(answer)[1]
+	}
+	office, home := usage("other", account, "office"), usage("mine", own, "home")
+	const refused, acme = "CAA records let no authority issue a certificate for office.example.com", `{"slot":"a","ttl":60,"acme":true}`
+	lease("asks for a certificate", office, acme, "", refused)
+	lease("asks once more", office, `{"slot":"b","ttl":60,"acme":true}`, "k", refused)
+	lease("the same again", office, `{"slot":"b","ttl":60,"acme":true}`, "k", "")
+	lease("without certificates", office, `{"slot":"c","ttl":60}`, "", "")
+	lease("builtin", home, acme, "", "")
+	fails.Store(1)
+	lease("asks, and the server fails", office, acme, "", "")
+	test("a server that fails", account, "ok ok")
+	fails.Store(0)
+	s.AddRecord(t, "office.example.com", "CAA", `0 issue "ca.example.net"`)
+	lease("asks, and a closer record permits", office, acme, "", "")
+	a.Must(t, "PUT", "/api/v1/ddns/services/other", `{"name":"x","config":{`+strings.Replace(account, server, support.FreeAddress(t), 1)+`}}`)
+	lease("no server", office, acme, "", "")
 }

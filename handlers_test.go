@@ -143,7 +143,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		t.Fatal(err)
 	}
 	o := operations{store: store, clients: clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.LocalAddr(), hidden: never}, secondaries: newNotifier(store, dns, log), forms: entryForms}
-	if o.leases, err = newLeases(t.Context(), store, nil, log); err != nil {
+	if o.leases, err = newLeases(t.Context(), store, nil, func(ctx context.Context, name string) []msg.Phrase { return a.ops.engine.WarnRefused(ctx, name) }, log); err != nil {
 		t.Fatal(err)
 	}
 	a.server = newServer(o, "test", log, dns.WriteMetrics)

@@ -253,14 +253,14 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	}
 	p.secondaries = newNotifier(p.store, p.dns, log)
 	p.checks = check.New(&check.Table{DB: db, Ledger: p.store.ledger, Events: p.store.events, Now: p.store.now}, &check.Control{Addresses: c.Controls, Gateways: hostaddr.Gateways}, p.addresses.Last, log)
-	if p.leases, err = newLeases(ctx, p.store, p.checks.Reachable, log); err != nil {
-		return nil, err
-	}
 	p.clients = clients{ledger: p.store.ledger, zones: p.store.zones, dnsAddress: p.dns.LocalAddr(), hidden: hidden}
 	p.engine = newEngine(p.store, reconcile.Config{
 		Database: p.store.ledger, Open: p.clients.open, Addresses: known, Ready: p.addresses.Ready(), Interval: c.SyncInterval,
-		Writes: nodeWrites(c.NodeWrites), Log: log, Now: p.store.now,
+		Public: reconcile.Internet, Writes: nodeWrites(c.NodeWrites), Log: log, Now: p.store.now,
 	})
+	if p.leases, err = newLeases(ctx, p.store, p.checks.Reachable, p.engine.WarnRefused, log); err != nil {
+		return nil, err
+	}
 	if p.nodes, err = p.listenNodes(sockets.Node); err != nil {
 		return nil, err
 	}
@@ -303,10 +303,10 @@ func newNotifier(s *store, dns *builtin.Server, log *slog.Logger) *secondary.Not
 	return secondary.NewNotifier(s.secondaries, zones, from, s.events, log)
 }
 
-// newLeases returns the leases of a store. reachable is as in lease.Config.
-func newLeases(ctx context.Context, s *store, reachable func(context.Context) (ok, known bool), log *slog.Logger) (*lease.Table, error) {
+// newLeases returns the leases of a store. reachable and refused are as in lease.Config.
+func newLeases(ctx context.Context, s *store, reachable func(context.Context) (ok, known bool), refused func(context.Context, string) []msg.Phrase, log *slog.Logger) (*lease.Table, error) {
 	leases := lease.NewTable(lease.Config{
-		Database: s.db, Ledger: s.ledger, Events: s.events, Replays: s.replays, Reachable: reachable, Log: log,
+		Database: s.db, Ledger: s.ledger, Events: s.events, Replays: s.replays, Reachable: reachable, Refused: refused, Log: log,
 		Now: func() time.Time { return s.now() }, NewID: func() (string, error) { return s.newID() },
 	})
 	s.db.Subscribe(leases.Committed)

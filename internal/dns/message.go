@@ -39,6 +39,7 @@ const (
 	TypeMAILB Type = 253 // RFC 1035, section 3.2.3
 	TypeMAILA Type = 254 // RFC 1035, section 3.2.3
 	TypeANY   Type = 255 // RFC 1035, section 3.2.3, "*"
+	TypeCAA   Type = 257 // RFC 8659
 )
 
 // Class is the class of a record. NONE and ANY have special meanings in a dynamic update
@@ -447,6 +448,15 @@ func ParseTXT(data []byte) ([]string, error) {
 		data = data[end:]
 	}
 	return strings, nil
+}
+
+// ParseCAA returns the flags (an octet), the folded tag and the value of a CAA record (RFC 8659, section 4.1). An error is ErrFormat.
+func ParseCAA(data []byte) ([]string, error) {
+	if len(data) < 2 || data[1] == 0 || len(data)-2 < int(data[1]) {
+		return nil, ErrFormat
+	}
+	end := 2 + int(data[1])
+	return []string{string(data[:1]), foldASCII(string(data[2:end])), string(data[end:])}, nil
 }
 
 // EDNS is the content of an OPT pseudo-record (RFC 6891).

@@ -183,6 +183,36 @@ func TestTXT(t *testing.T) {
 	}
 }
 
+func TestCAAData(t *testing.T) {
+	for data, want := range map[string][]string{
+		"\x00\x05issue;":      {"\x00", "issue", ";"},
+		"\x80\x05ISSue":       {"\x80", "issue", ""},
+		"\x00\x01a\xff\x00\n": {"\x00", "a", "\xff\x00\n"},
+		"\x00\x02\xffZ=":      {"\x00", "\xffz", "="},
+		"":                    nil, "\x00": nil, "\x00\x00": nil, "\x00\x00x": nil, "\x00\x06issue": nil, "\x00\xffissue": nil,
+	} {
+		if got, err := ParseCAA([]byte(data)); !slices.Equal(got, want) || (err == nil) != (want != nil) || err != nil && !errors.Is(err, ErrFormat) {
+			t.Errorf("ParseCAA(%q) = %q, %v, want %q", data, got, err, want)
+		}
+	}
+	long := "\x00\xff" + strings.Repeat("a", 255)
+	if got, err := ParseCAA([]byte(long)); err != nil || got[1] != long[2:] || got[2] != "" {
+		t.Errorf("a tag of 255 octets: %q, %v", got, err)
+	}
+}
+
+// FuzzCAA: what is read has the octets of the data, and the letters of the tag in lower case.
+func FuzzCAA(f *testing.F) {
+	f.Add([]byte("\x00\x05Issue;"))
+	f.Add([]byte("\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := ParseCAA(data)
+		if err == nil && (c[0]+string(byte(len(c[1])))+c[1]+c[2] != string(data[:2])+foldASCII(string(data[2:2+int(data[1])]))+string(data[2+int(data[1]):])) {
+			t.Fatalf("%q is read as %q", data, c)
+		}
+	})
+}
+
 func TestRcodeNames(t *testing.T) {
 	for rcode, want := range map[Rcode]string{RcodeNXDomain: "NXDOMAIN", RcodeBadTrunc: "BADTRUNC", 3841: "RCODE3841"} {
 		if rcode.String() != want {

@@ -74,13 +74,17 @@ func (t *Table) Post(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
+	warnings := web.WarnMembers(given, mesh.LeaseMembers{})
+	if l.ACME && !repeated && t.config.Refused != nil {
+		warnings = append(warnings, t.config.Refused(r.Context(), l.Name)...)
+	}
 	return web.Reply{Message: msg.LeaseCreated, ID: l.ID, Replayed: repeated, Data: struct {
 		ID        string   `json:"id"`
 		Slot      string   `json:"slot"`
 		Token     Token    `json:"token"`
 		ExpiresAt string   `json:"expires_at"`
 		Warnings  []string `json:"warnings,omitempty"`
-	}{l.ID, l.Slot, token, Shown(t.config.Now().Add(l.TTL)), msg.Texts(web.WarnMembers(given, mesh.LeaseMembers{}), web.Language(r))}}, nil
+	}{l.ID, l.Slot, token, Shown(t.config.Now().Add(l.TTL)), msg.Texts(warnings, web.Language(r))}}, nil
 }
 
 // Remove ends a lease.

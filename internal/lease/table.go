@@ -40,6 +40,7 @@ type Config struct {
 	// Reachable reports whether a control outside of this host answers; known is false without one.
 	// nil: there is no control.
 	Reachable func(context.Context) (ok, known bool)
+	Refused   func(ctx context.Context, name string) []msg.Phrase // warns if no authority may issue certificates; nil: nothing does
 	Now       func() time.Time
 	NewID     func() (string, error)
 	Log       *slog.Logger

@@ -316,6 +316,7 @@ const (
 	WarnRecordName   ID = "warn_record_name"
 	WarnNameTwice    ID = "warn_record_name_twice"
 	WarnAccount      ID = "warn_account"
+	WarnRefused      ID = "warn_refused"
 	WarnBlanks       ID = "warn_blanks"
 	WarnNumber       ID = "warn_number"
 	WarnPaused       ID = "warn_paused"
@@ -344,5 +345,6 @@ const (
 	FieldEmpty   ID = "field_empty"
 	ValueMissing ID = "value_missing"
 	NotDelegated ID = "not_delegated"
+	CAARefuses   ID = "caa_refuses"
 	NoResolver   ID = "no_resolver"
 )

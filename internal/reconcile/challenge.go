@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"meshddns/internal/dns"
@@ -57,4 +58,22 @@ func ChallengeOf(state State, network, value string, addresses Addresses) (c Cha
 		c.Fault = Fault{Code: CodeWritesUsedUp}
 	}
 	return c
+}
+
+// WarnRefused warns, within lookupTime, if no authority may issue a certificate for the name of the challenges of a name.
+func (e *Engine) WarnRefused(ctx context.Context, name string) []msg.Phrase {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	state, err := e.config.Database.State(ctx, []string{name})
+	if err != nil {
+		return nil
+	}
+	w, probe := wantedAt(state.Names[0]), Probe{Public: e.config.Public}
+	for _, account := range w.accounts {
+		r := reach{Zone: Zone{Account: account, Domain: w.domain}}
+		if e.reach(ctx, &r); r.Apex != "" && provider.KindOf(probe.delegation(ctx, r.conn.client, r.Apex, below(name))) == CAARefuses {
+			return []msg.Phrase{{ID: msg.WarnRefused, Args: []any{below(name)}}}
+		}
+	}
+	return nil
 }

@@ -45,6 +45,7 @@ type Config struct {
 	Addresses func() Addresses
 	Ready     <-chan struct{}           // closed after the first look-up of the addresses
 	Interval  time.Duration             // from the end of a pass to the next one, in the automatic modes
+	Public    Public                    // shows CAA records
 	Writes    func(provider string) int // an hour that nodes and checks may cause at an account; 0: no limit
 	Log       *slog.Logger              // which does not wait for its reader
 	Now       func() time.Time

@@ -32,11 +32,13 @@ const (
 	NotDelegated provider.Kind = "not_delegated" // the zone is delegated to other servers than the provider's
 	NoResolver   provider.Kind = "no_resolver"   // this host has no working resolver
 	ValueMissing provider.Kind = "value_missing" // a value that was written does not stand
+	CAARefuses   provider.Kind = "caa_refuses"   // no authority may issue a certificate
 )
 
 const (
 	lookupTime    = 3 * time.Second        // bounds one look at the public DNS
 	askAgainAfter = 500 * time.Millisecond // between two tries
+	caaServers    = 8                      // are asked for CAA records, of those that a zone has
 )
 
 // nameServers returns the servers that a zone is delegated to. A zone without servers, or
@@ -80,9 +82,12 @@ func (p Public) delegated(ctx context.Context, zone string, servers []string) er
 // sees checks that an authoritative server shows a value: the authority's server, else one
 // that the zone is delegated to. For the latter it waits up to Patience.
 func (p Public) sees(ctx context.Context, authority provider.Authority, zone, name string, value provider.Value) error {
-	if authority.Server != "" {
-		set, err := ask(ctx, authority.Server, name)
+	look := func(ctx context.Context, server string) error {
+		set, _, err := ask(ctx, server, name, dns.TypeTXT, dns.ParseTXT)
 		return see(set, value, err)
+	}
+	if authority.Server != "" {
+		return look(ctx, authority.Server)
 	}
 	servers, err := p.addresses(ctx, zone)
 	if err != nil {
@@ -93,7 +98,7 @@ func (p Public) sees(ctx context.Context, authority provider.Authority, zone, na
 	again := time.NewTicker(askAgainAfter)
 	defer again.Stop()
 	for {
-		now := anySees(ctx, servers, name, value)
+		now := anyOf(ctx, servers, look)
 		if err == nil || provider.KindOf(now) != provider.Network {
 			err = now // an answer tells more than a time-out at the end
 		}
@@ -108,18 +113,13 @@ func (p Public) sees(ctx context.Context, authority provider.Authority, zone, na
 	}
 }
 
-// anySees asks all servers at once, because some may not answer. One that shows the value is enough.
-func anySees(ctx context.Context, servers []string, name string, value provider.Value) error {
+// anyOf looks at all servers at once, because some may not answer. One look without an error is enough.
+func anyOf(ctx context.Context, servers []string, look func(ctx context.Context, server string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
 	answers := make(chan error, len(servers))
 	for _, server := range servers {
-		go func() {
-			answers <- daemon.Call(func() error {
-				set, err := ask(ctx, server, name)
-				return see(set, value, err)
-			})
-		}()
+		go func() { answers <- daemon.Call(func() error { return look(ctx, server) }) }()
 	}
 	var last error
 	for range servers {
@@ -162,29 +162,68 @@ func see(set provider.RRset, value provider.Value, err error) error {
 	return err
 }
 
-// ask asks an authoritative server (host:port) for the TXT values at a name, as a resolver
-// does.
-func ask(ctx context.Context, server, name string) (set provider.RRset, err error) {
+// ask asks an authoritative server (host:port) for the values of a type at a name, as a resolver does. more means that the
+// answer has other records too, such as an alias.
+func ask(ctx context.Context, server, name string, t dns.Type, parse func([]byte) ([]string, error)) (set provider.RRset, more bool, err error) {
 	wire, err := dns.ParseName(name)
 	if err != nil {
-		return set, &provider.Error{Kind: provider.Invalid, Err: err}
+		return set, false, &provider.Error{Kind: provider.Invalid, Err: err}
 	}
-	query := dns.Message{ID: uint16(mathrand.Uint32()), Questions: []dns.Question{{Name: wire, Type: dns.TypeTXT, Class: dns.ClassIN}}}
+	query := dns.Message{ID: uint16(mathrand.Uint32()), Questions: []dns.Question{{Name: wire, Type: t, Class: dns.ClassIN}}}
 	data, err := dns.Exchange(ctx, server, query.Pack())
 	if err != nil {
-		return set, &provider.Error{Kind: provider.Network, Detail: msg.Textf("query %s %s at %s", name, "TXT", server), Err: err}
+		detail := msg.Textf("query %s %s at %s", name, map[dns.Type]string{dns.TypeTXT: "TXT", dns.TypeCAA: "CAA"}[t], server)
+		return set, false, &provider.Error{Kind: provider.Network, Detail: detail, Err: err}
 	}
 	answer, err := dns.ParseMessage(data)
 	switch {
 	case err != nil:
-		return set, &provider.Error{Kind: provider.BadAnswer, Err: err}
-	case !answer.Authoritative:
-		return set, &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Textf("%s answers %s without authority", server, answer.Rcode)}
+		return set, false, &provider.Error{Kind: provider.BadAnswer, Err: err}
+	case !answer.Authoritative || answer.Rcode != dns.RcodeSuccess && answer.Rcode != dns.RcodeNXDomain:
+		return set, false, &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Textf("%s answers %s without authority", server, answer.Rcode)}
 	}
 	for _, rr := range answer.Answers {
-		if value, err := dns.ParseTXT(rr.Data); err == nil && rr.Type == dns.TypeTXT && rr.Name.Fold() == wire.Fold() {
+		if value, err := parse(rr.Data); err == nil && rr.Type == t && rr.Name.Fold() == wire.Fold() {
 			set.TTL, set.Values = rr.TTL, append(set.Values, value)
 		}
 	}
-	return set, nil
+	return set, len(set.Values) < len(answer.Answers), nil
+}
+
+// refuses returns CAARefuses if the CAA RRset that counts for a name, the closest one from the name up to the apex (RFC 8659,
+// section 3), lets no authority issue a certificate. An alias, a failure, and what takes over lookupTime tell nothing.
+func (p Public) refuses(ctx context.Context, authority provider.Authority, zone, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	servers := []string{authority.Server}
+	if authority.Server == "" {
+		servers, _ = p.addresses(ctx, zone)
+	}
+	return anyOf(ctx, servers[:min(len(servers), caaServers)], func(ctx context.Context, server string) error {
+		for at := range dns.Ancestors(name) {
+			set, more, err := ask(ctx, server, at, dns.TypeCAA, dns.ParseCAA)
+			switch {
+			case err != nil: // the answer of another server tells more
+				return &provider.Error{Kind: provider.Network, Err: err}
+			case refusesAll(set.Values) && !more:
+				return &provider.Error{Kind: CAARefuses, Detail: msg.Say(at)}
+			case len(set.Values) > 0 || more || at == dns.Fold(zone):
+				return nil
+			}
+		}
+		return nil
+	})
+}
+
+// refusesAll reports whether a CAA RRset has an "issue" property, and none of "issue" and "issuewild" names an authority. Other
+// tags do not count, not even critical ones, because an authority that knows such a tag may issue.
+func refusesAll(set []provider.Value) (refuses bool) {
+	for _, v := range set {
+		authority, _, _ := strings.Cut(v[2], ";")
+		if strings.Trim(authority, " \t") != "" && (v[1] == "issue" || v[1] == "issuewild") {
+			return false
+		}
+		refuses = refuses || v[1] == "issue"
+	}
+	return refuses
 }

@@ -39,8 +39,7 @@ func ServFail(query []byte, _ func() []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	m = dns.Message{ID: m.ID, Response: true, Opcode: m.Opcode, Rcode: dns.RcodeServFail, Questions: m.Questions}
-	return m.Pack()
+	return Fails(dns.RcodeServFail, false)(m, nil)
 }
 
 // IsUpdate reports whether a message is an update.

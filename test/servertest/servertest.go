@@ -370,21 +370,9 @@ func (s Server) TXT(t testing.TB, name string) []string {
 // Values gives the values at a name as any resolver gets them.
 func (s Server) Values(t testing.TB, name string) (values [][]string) {
 	t.Helper()
-	owner, err := dns.ParseName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	query := dns.Message{Questions: []dns.Question{{Name: owner, Type: dns.TypeTXT, Class: dns.ClassIN}}}
-	data, err := dns.ExchangeTCP(t.Context(), s.Addr, query.Pack())
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := dns.ParseMessage(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := Ask(t, s.Addr, name, dns.TypeTXT)
 	for _, rr := range answer.Answers {
-		if rr.Type == dns.TypeTXT && rr.Name.Fold() == owner.Fold() {
+		if rr.Type == dns.TypeTXT && rr.Name.Fold() == answer.Questions[0].Name.Fold() {
 			value, err := dns.ParseTXT(rr.Data)
 			if err != nil {
 				t.Fatal(err)
