@@ -370,13 +370,11 @@ func removeRecords(ctx context.Context, tx *sql.Tx, records []Record) (removed [
 // addRecords stores records, and returns those that were not there.
 func addRecords(ctx context.Context, tx *sql.Tx, records []Record) (added []Record, err error) {
 	for _, r := range records {
-		result, err := tx.ExecContext(ctx, `INSERT INTO zone_records (name, type, data, ttl) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, r.Name, r.Type, r.Data, r.TTL)
+		count, err := sqlite.Exec(ctx, tx, `INSERT INTO zone_records (name, type, data, ttl) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, r.Name, r.Type, r.Data, r.TTL)
 		if err != nil {
 			return nil, err
 		}
-		if count, err := result.RowsAffected(); err != nil {
-			return nil, err
-		} else if count > 0 {
+		if count > 0 {
 			added = append(added, r)
 		}
 	}

@@ -265,12 +265,9 @@ func (t *Table) forget(ctx context.Context, tx *sql.Tx, zone string) error {
 // has such a serial.
 func (t *Table) MovePast(ctx context.Context, zone string, serial uint32) error {
 	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		moved, err := tx.ExecContext(ctx, `
+		moved, err := sqlite.Exec(ctx, tx, `
 			UPDATE zone_serials SET serial = ?2 WHERE zone = ?1 AND (?2 - serial) & 4294967295 BETWEEN 0 AND 2147483647`, zone, serial)
-		if err != nil {
-			return err
-		}
-		if rows, err := moved.RowsAffected(); rows == 0 || err != nil {
+		if err != nil || moved == 0 {
 			return err
 		}
 		sqlite.Touch(ctx, Changed{Zones: []string{zone}})

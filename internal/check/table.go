@@ -214,11 +214,11 @@ func (t *Table) save(ctx context.Context, changes []change) error {
 				query = `INSERT INTO dead_endpoints (usage, endpoint, since, error) SELECT seq, ?2, ?3, ?4 FROM usages WHERE seq = ?1 ON CONFLICT DO NOTHING`
 				args = append(args, sqlite.Stamp(c.now), c.error)
 			}
-			result, err := tx.ExecContext(ctx, query, args...)
+			count, err := sqlite.Exec(ctx, tx, query, args...)
 			if err != nil {
 				return err
 			}
-			if count, err := result.RowsAffected(); err != nil || count == 0 {
+			if count == 0 {
 				continue
 			}
 			changed = true

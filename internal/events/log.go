@@ -472,14 +472,10 @@ func (l *Log) trim(ctx context.Context, old int64) (more bool, err error) {
 		return false, nil
 	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, `
+		count, err := sqlite.Exec(ctx, tx, `
 			DELETE FROM events WHERE seq IN (
 			    SELECT seq FROM (SELECT seq, at FROM events WHERE seq < ? ORDER BY seq LIMIT ? + 0) WHERE seq < ? OR seq < ? AND at < ?)`,
 			last, trimBatch, first, old, sqlite.Stamp(l.now().Add(-KeptTime)))
-		if err != nil {
-			return err
-		}
-		count, err := result.RowsAffected()
 		more = count == trimBatch
 		return err
 	})

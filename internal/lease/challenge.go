@@ -70,11 +70,8 @@ func (t *Table) HasChallenge(ctx context.Context, l Lease, value string) (has bo
 // DropChallenge deletes a challenge of a lease, if it has it.
 func (t *Table) DropChallenge(ctx context.Context, l Lease, value string) error {
 	return t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, `DELETE FROM challenges WHERE lease = ? AND value = ?`, l.Seq, value)
-		if err != nil {
-			return err
-		}
-		if count, err := result.RowsAffected(); err != nil || count == 0 {
+		count, err := sqlite.Exec(ctx, tx, `DELETE FROM challenges WHERE lease = ? AND value = ?`, l.Seq, value)
+		if err != nil || count == 0 {
 			return err
 		}
 		return t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)

@@ -325,11 +325,7 @@ func (g *Ledger) NoteZone(ctx context.Context, account int64, z reconcile.ZoneSt
 			e.Kind = events.ZoneRecovered
 			query, args = `DELETE FROM zones_down WHERE account = ? AND domain = ?`, args[:2]
 		}
-		result, err := tx.ExecContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		if count, err := result.RowsAffected(); err != nil || count == 0 {
+		if count, err := sqlite.Exec(ctx, tx, query, args...); err != nil || count == 0 {
 			return err
 		}
 		return g.config.Events.Add(ctx, tx, e)

@@ -58,13 +58,9 @@ func New(c Config, owner string) *Ledger {
 // place, and a place is stored before a value is written. It reports whether it did.
 func (g *Ledger) TakeOwner(ctx context.Context, owner string) (taken bool, err error) {
 	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, `
+		count, err := sqlite.Exec(ctx, tx, `
 			UPDATE appliance SET owner = ?
 			WHERE id = 1 AND NOT EXISTS (SELECT 1 FROM places WHERE id > 0) AND NOT EXISTS (SELECT 1 FROM adopted)`, owner)
-		if err != nil {
-			return err
-		}
-		count, err := result.RowsAffected()
 		taken = count > 0
 		return err
 	})
@@ -108,13 +104,9 @@ func (g *Ledger) AddName(ctx context.Context, tx *sql.Tx, name string, own sql.N
 }
 
 func addName(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane, due sql.Null[int64]) (known bool, err error) {
-	inserted, err := tx.ExecContext(ctx, `
+	count, err := sqlite.Exec(ctx, tx, `
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, ?, 0) ON CONFLICT DO NOTHING`, name, due, lane)
-	if err != nil {
-		return false, err
-	}
-	count, err := inserted.RowsAffected()
-	return count == 0, err
+	return err == nil && count == 0, err
 }
 
 // markOwn makes the configuration's own record due if a usage of a name may have, or may have had, a

@@ -77,7 +77,7 @@ func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err 
 // older unused account of the key id has a place. It keeps the account inUse, which is
 // about to get a user.
 func dropUnused(ctx context.Context, tx *sql.Tx, key reconcile.Account, inUse int64) (deleted bool, err error) {
-	result, err := tx.ExecContext(ctx, `
+	count, err := sqlite.Exec(ctx, tx, `
 		WITH key AS (SELECT id FROM accounts WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND id <> ?),
 		     unused AS (SELECT id FROM key AS a WHERE `+hasNoUser+`)
 		DELETE FROM accounts
@@ -85,10 +85,6 @@ func dropUnused(ctx context.Context, tx *sql.Tx, key reconcile.Account, inUse in
 		      NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id) AND
 		      NOT EXISTS (SELECT 1 FROM unused JOIN places ON account = unused.id WHERE unused.id < accounts.id)`,
 		key.Provider, key.Endpoint, key.AccessKeyID, inUse)
-	if err != nil {
-		return false, err
-	}
-	count, err := result.RowsAffected()
 	return count > 0, err
 }
 

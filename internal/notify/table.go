@@ -125,14 +125,11 @@ func (n *Table) restart(ctx context.Context, t Target) error {
 // note stores the progress of a target with its events, unless its settings have changed.
 func (n *Table) note(ctx context.Context, t Target, log *events.Log, told ...events.Event) error {
 	return n.DB.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, `
+		count, err := sqlite.Exec(ctx, tx, `
 			UPDATE notifications SET sent_seq = ?, state = ?, code = ?, message = ?, attempts = ?, since = ?, next_at = ?
 			WHERE id = ? AND revision = ?`,
 			t.sent, t.state, t.fault.Code, t.fault.Detail, t.attempts, t.since, sqlite.Stamp(t.next), t.ID, t.revision)
-		if err != nil {
-			return err
-		}
-		if count, err := result.RowsAffected(); err != nil || count == 0 {
+		if err != nil || count == 0 {
 			return err
 		}
 		for _, e := range told {

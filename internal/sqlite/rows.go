@@ -1,4 +1,4 @@
-// Values that database/sql does not know, times, and the reading of many rows.
+// Values that database/sql does not know, times, and statements that read or change many rows.
 
 package sqlite
 
@@ -84,6 +84,15 @@ type Scanner interface{ Scan(...any) error }
 type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Exec runs a statement and returns the number of rows that it changed.
+func Exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (changed int64, err error) {
+	result, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 // Collect returns the rows of a query. A query with a limit needs "LIMIT ? + 0", because SQLite
