@@ -41,7 +41,7 @@ var providers = []struct {
 	writes int
 	open   func(provider.Credentials) (provider.DNS, error) // nil for the one that needs none
 }{
-	{builtin.Name, 0, 0, nil},
+	{msg.Builtin, 0, 0, nil},
 	{"rfc2136", 0, 0, opens(provider.NewRFC2136)},
 	{"alidns", 600, cloudWrites, opens(provider.NewAliDNS)},
 	{"tencentcloud", 600, cloudWrites, opens(provider.NewTencentCloud)},
@@ -90,7 +90,7 @@ type clients struct {
 
 // open makes the client of an account. There is no fallback: a provider that is not in the list is an error.
 func (c clients) open(a reconcile.Account) (provider.DNS, error) {
-	if a.Provider == builtin.Name {
+	if a.Builtin() {
 		return builtin.Client{Store: c.zones, Address: c.dnsAddress, Hidden: c.hidden()}, nil
 	}
 	for _, p := range providers {

@@ -174,7 +174,7 @@ var listing = regexp.MustCompile(`\) (zones|search)\(ctx context\.Context`)
 func sourceOfProvider(t *testing.T, name string) string {
 	t.Helper()
 	folder := "internal/provider/"
-	if name == builtin.Name {
+	if name == msg.Builtin {
 		folder = "internal/builtin/"
 	}
 	files, err := filepath.Glob(folder + name + "*.go")

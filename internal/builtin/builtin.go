@@ -14,9 +14,6 @@ import (
 	"meshddns/internal/provider"
 )
 
-// Name is the provider's name in a configuration.
-const Name = "builtin"
-
 // NotListening is the kind of a failure: this program runs no DNS server.
 const NotListening provider.Kind = "not_listening"
 
@@ -215,7 +212,7 @@ func (c Client) Change(ctx context.Context, change provider.Change) error {
 
 // ZoneID returns the same id for all zones, because a record does not depend on the zone
 // that its name is in.
-func (c Client) ZoneID(context.Context, string) (string, error) { return Name, nil }
+func (c Client) ZoneID(context.Context, string) (string, error) { return msg.Builtin, nil }
 
 // BatchSize bounds the changes of one transaction.
 func (c Client) BatchSize() int { return 400 }

@@ -83,7 +83,7 @@ const ErrCatalog = sqlite.Refusal(msg.DomainIsCatalog)
 
 // CheckZone returns ErrCatalog if a zone of the provider would be a built-in one with the name of the catalog.
 func (t *Table) CheckZone(provider, zone string) error {
-	if provider == Name && zone == t.catalog && zone != "" {
+	if provider == msg.Builtin && zone == t.catalog && zone != "" {
 		return ErrCatalog
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
+	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/provider"
 	"meshddns/internal/sqlite"
@@ -155,7 +156,7 @@ func (w *world) configure(zone, provider string) error {
 // zone makes a name a zone.
 func (w *world) zone(name string) {
 	w.t.Helper()
-	if err := w.putService(name, name, builtin.Name); err != nil {
+	if err := w.putService(name, name, msg.Builtin); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -69,7 +69,7 @@ func (s standing) without(at spot, other standing) []string {
 func (s standing) moveZones(before map[int64]reconcile.Place, stored []reconcile.Place) {
 	for _, p := range stored {
 		to, from := spotOf(p), spotOf(p)
-		if from.zone = before[p.ID].Zone; p.Account.Provider == builtinProvider && from.zone != to.zone && s[from] != nil {
+		if from.zone = before[p.ID].Zone; p.Account.Builtin() && from.zone != to.zone && s[from] != nil {
 			s[to] = append(s[to], s[from]...)
 			delete(s, from)
 		}

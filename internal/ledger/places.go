@@ -148,12 +148,12 @@ func (g *Ledger) writePlaces(ctx context.Context, tx *sql.Tx, before map[int64]r
 // leftZones returns the built-in zones that places leave, because they end or move to another one.
 func leftZones(before map[int64]reconcile.Place, stored, ended []reconcile.Place) (zones []string) {
 	for _, p := range ended {
-		if p.Account.Provider == builtinProvider {
+		if p.Account.Builtin() {
 			zones = append(zones, p.Zone)
 		}
 	}
 	for _, p := range stored {
-		if was := before[p.ID].Zone; p.Account.Provider == builtinProvider && was != p.Zone {
+		if was := before[p.ID].Zone; p.Account.Builtin() && was != p.Zone {
 			zones = append(zones, was)
 		}
 	}

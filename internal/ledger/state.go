@@ -260,7 +260,7 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 		       (SELECT id FROM services WHERE account = a.id ORDER BY updated_at DESC LIMIT 1)
 		FROM accounts a WHERE id = ?`, id).Scan(&row, &a.Provider, &a.Endpoint, &a.AccessKeyID, l.ledger.config.Key.Open((*string)(&a.Secret), "accounts", &row, "access_key_secret"), &configured, &service)
 	switch {
-	case a.Provider == builtinProvider:
+	case a.Builtin():
 	case configured:
 		a.UsedBy = mesh.UsedByConfiguration
 	case service.Valid:
@@ -270,8 +270,6 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 	}
 	return a, err
 }
-
-const builtinProvider = "builtin"
 
 // heir finds the heir of an account without a user: an account in use with another secret
 // for the same key id, else the newest such account.

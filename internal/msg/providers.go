@@ -5,6 +5,9 @@ import (
 	_ "embed"
 )
 
+// Builtin is the name of the provider of the zones that this program serves.
+const Builtin = "builtin"
+
 //go:embed providers.txt
 var providerLines string
 

@@ -87,7 +87,7 @@ type charge struct {
 func costOf(t Target) cost {
 	all := cost{}
 	for _, r := range t.Records {
-		if r.Account.Provider == builtinProvider || r.settled() {
+		if r.Account.Builtin() || r.settled() {
 			continue
 		}
 		at := all[r.Account.ID]

@@ -50,7 +50,7 @@ func ChallengeOf(state State, network, value string, addresses Addresses) (c Cha
 		case r.Sibling != s:
 		case !known:
 			c.Stands, c.Fault = false, cmp.Or(r.Fault, now.Fault)
-		case r.Account.Provider == builtinProvider:
+		case r.Account.Builtin():
 			c.Zones = append(c.Zones, now.Zone)
 		}
 	}

@@ -200,7 +200,7 @@ func withdrawal(n Name, p Place, wanted []Record, heir Account) Record {
 	for _, w := range wanted {
 		r.Withdrawal.Beside, r.Withdrawal.Wanted = append(r.Withdrawal.Beside, w.Place), w.Want
 	}
-	if p.Account.Secret == "" && p.Account.Provider != builtinProvider {
+	if p.Account.Secret == "" && !p.Account.Builtin() {
 		r.Fault = Fault{Code: CodeCredentialsGone, Detail: msg.Say(p.Account.Provider)}
 	}
 	return r
@@ -210,8 +210,6 @@ func withdrawal(n Name, p Place, wanted []Record, heir Account) Record {
 func waited(n Name, p Place) bool {
 	return slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing && p.holds(u.Network) })
 }
-
-const builtinProvider = "builtin"
 
 // wanted is the value that is wanted at a name, with the accounts to publish it at.
 type wanted struct {
@@ -355,7 +353,7 @@ func (w wanted) record(n Name, s Sibling, value valueAt, account Account, places
 		}
 	}
 	switch {
-	case value.hidden && account.Provider == builtinProvider: // resolvers cannot reach the zone's server
+	case value.hidden && account.Builtin(): // resolvers cannot reach the zone's server
 		r.Warning = Fault{Code: CodeZoneUnreachable, Detail: msg.Say("ns." + r.Domain)}
 	case len(value.unknown) > 0:
 		r.Warning = Fault{Code: CodeAddressUnknown, Detail: msg.Say(strings.Join(value.unknown, " "))}
@@ -385,7 +383,7 @@ func (w wanted) living(addresses Addresses) (own, leased []mesh.Endpoint) {
 // one whose zone was never found, else one in the built-in zones, which are one table. Without them the zone decides later.
 func (r *Record) choosePlace(places []Place) {
 	for _, p := range places {
-		first := r.Place.ID == 0 && (p.Zone == "" || p.Account.Provider == builtinProvider)
+		first := r.Place.ID == 0 && (p.Zone == "" || p.Account.Builtin())
 		if p.Account.ID == r.Account.ID && (!p.unwanted() || first) {
 			r.Place = p
 		}

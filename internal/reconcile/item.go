@@ -131,7 +131,7 @@ func (i *item) moveTo(zone string, now time.Time) {
 		return
 	case at >= 0:
 		i.place = r.Places[at]
-	case old.Zone != "" && r.Account.Provider != builtinProvider && !r.withdraws():
+	case old.Zone != "" && !r.Account.Builtin() && !r.withdraws():
 		i.place = Place{Name: r.Name, Sibling: r.Sibling, Account: r.Account, State: Pending, Attempts: old.Attempts}
 	}
 	if i.place.ID != old.ID && old.ID != 0 {

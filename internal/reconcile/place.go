@@ -441,9 +441,9 @@ func (p Place) identity(q Place) Identity {
 	a, b := p.Account, q.Account
 	oneAddress := a.address() == b.address()
 	switch {
-	case a.Provider == builtinProvider && b.Provider == builtinProvider, a.ID == b.ID && p.Zone == q.Zone:
+	case a.Builtin() && b.Builtin(), a.ID == b.ID && p.Zone == q.Zone:
 		return SameZone
-	case a.Provider == builtinProvider || b.Provider == builtinProvider:
+	case a.Builtin() || b.Builtin():
 		return OtherZone
 	case p.Zone == "" || q.Zone == "":
 		return Unsure

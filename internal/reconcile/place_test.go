@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/test/support"
 )
@@ -248,10 +249,10 @@ func TestIdentity(t *testing.T) {
 		"two addresses, two ids":              {at(1, "x", "e", "k", "z", "9"), at(2, "x", "f", "k", "z", "8"), Unsure},
 		"two providers":                       {at(1, "x", "e", "k", "z", "9"), at(2, "y", "e", "k", "z", "9"), Unsure},
 		"a zone that is not found yet":        {at(1, "x", "e", "k", "z", "9"), at(2, "x", "e", "l", "", ""), Unsure},
-		"the built-in server and another one": {at(1, builtinProvider, "", "", "z", ""), at(2, "x", "e", "l", "z", ""), OtherZone},
-		"the built-in server, no zone found":  {at(1, builtinProvider, "", "", "z", ""), at(2, "x", "e", "l", "", ""), OtherZone},
-		"two built-in zones":                  {at(1, builtinProvider, "", "", "z", ""), at(1, builtinProvider, "", "", "b.z", ""), SameZone},
-		"two keys of the built-in server":     {at(1, builtinProvider, "", "a", "z", ""), at(2, builtinProvider, "", "b", "b.z", ""), SameZone},
+		"the built-in server and another one": {at(1, msg.Builtin, "", "", "z", ""), at(2, "x", "e", "l", "z", ""), OtherZone},
+		"the built-in server, no zone found":  {at(1, msg.Builtin, "", "", "z", ""), at(2, "x", "e", "l", "", ""), OtherZone},
+		"two built-in zones":                  {at(1, msg.Builtin, "", "", "z", ""), at(1, msg.Builtin, "", "", "b.z", ""), SameZone},
+		"two keys of the built-in server":     {at(1, msg.Builtin, "", "a", "z", ""), at(2, msg.Builtin, "", "b", "b.z", ""), SameZone},
 	} {
 		if got, back := test.a.identity(test.b), test.b.identity(test.a); got != test.want || back != test.want {
 			t.Errorf("%s: %d and %d, want %d", what, got, back, test.want)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 )
@@ -29,12 +30,15 @@ type Account struct {
 	UsedBy                          string         // the user of the key, "" for the built-in server, which needs no key
 }
 
+// Builtin reports whether the account is of the built-in server.
+func (a Account) Builtin() bool { return a.Provider == msg.Builtin }
+
 // Masked reports whether the mask of answers stands in place of the secret.
 func (a Account) Masked() bool { return a.Secret == secrets.Mask }
 
 // NewAccount makes an account with a normalized endpoint. One of the built-in server has only a provider.
 func NewAccount(name, endpoint, accessKeyID string, secret secrets.Secret) Account {
-	if name == builtinProvider {
+	if name == msg.Builtin {
 		return Account{Provider: name}
 	}
 	return Account{Provider: name, Endpoint: provider.NormalEndpoint(name, endpoint), AccessKeyID: accessKeyID, Secret: secret}

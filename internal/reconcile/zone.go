@@ -564,7 +564,7 @@ func (b *batch) took(ctx context.Context, i *item, err error) {
 // shows reads the values of an open record again after a write, because an authority asks for them at once. The error is
 // ErrUnseen if the provider does not show them yet.
 func (b *batch) shows(ctx context.Context, i *item) error {
-	if i.record.Account.Provider == builtinProvider {
+	if i.record.Account.Builtin() {
 		return nil
 	}
 	name, t := i.record.owner()

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
@@ -211,7 +210,7 @@ func (s *Settings) readNodeWrites(texts []string) error {
 		switch {
 		case msg.ProviderIn(msg.English, provider).Title == "":
 			faults = append(faults, fmt.Errorf("%q: %q is not a provider: want PROVIDER=N, such as cloudflare=600", text, provider))
-		case provider == builtin.Name:
+		case provider == msg.Builtin:
 			faults = append(faults, fmt.Errorf("%q: the built-in server has no such limit", text))
 		case err != nil || writes < 0 || writes > maxNodeWrites:
 			faults = append(faults, fmt.Errorf("%q has no number from 0 to %d: want PROVIDER=N, such as cloudflare=600", text, maxNodeWrites))

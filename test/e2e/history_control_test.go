@@ -120,10 +120,10 @@ var historyControls = []historyControl{
 	},
 	{
 		name: "places in two built-in zones are two", file: "internal/reconcile/place.go",
-		old: "case a.Provider == builtinProvider && b.Provider == builtinProvider, a.ID == b.ID", new: "case a.ID == b.ID",
+		old: "case a.Builtin() && b.Builtin(), a.ID == b.ID", new: "case a.ID == b.ID",
 		within: 100, finds: `gap|is missing`,
 		more: mistakes{
-			"internal/reconcile/item.go": {"case old.Zone != \"\" && r.Account.Provider != builtinProvider && !r.withdraws():", "case old.Zone != \"\" && !r.withdraws():"},
+			"internal/reconcile/item.go": {"case old.Zone != \"\" && !r.Account.Builtin() && !r.withdraws():", "case old.Zone != \"\" && !r.withdraws():"},
 		},
 	},
 	{

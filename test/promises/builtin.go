@@ -9,6 +9,7 @@ import (
 
 	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/test/contract"
 	"meshddns/test/servertest"
@@ -77,7 +78,7 @@ type dnsOutside struct {
 }
 
 func (o dnsOutside) Add(_ testing.TB, name string, value []string) {
-	o.h.foreign(servertest.Server{Name: builtin.Name}, name, value)
+	o.h.foreign(servertest.Server{Name: msg.Builtin}, name, value)
 }
 
 func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
@@ -184,7 +185,7 @@ func (h *host) serial(zone string) uint32 {
 func (suite publishing) TestSerials(t *testing.T) {
 	h := suite.serving(t)
 	put := func(id, zone string) func() error {
-		return func() error { return h.putService(id, dnsConfig(zone, "provider", builtin.Name)) }
+		return func() error { return h.putService(id, dnsConfig(zone, "provider", msg.Builtin)) }
 	}
 	remove := func(id string) func() error { return func() error { return h.deleteService(id) } }
 	publish := func(name string) func() error {
@@ -296,7 +297,7 @@ func (suite publishing) TestNoWildcard(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	h.foreign(servertest.Server{Name: builtin.Name}, "*.example.com", provider.Value{"old"})
+	h.foreign(servertest.Server{Name: msg.Builtin}, "*.example.com", provider.Value{"old"})
 	if answer := servertest.Ask(t, h.dnsAddress, "*.example.com", dns.TypeTXT); servertest.AnswerText(answer) != "TXT 120" {
 		t.Errorf("the name itself: %+v", answer)
 	}

@@ -13,10 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
 	"meshddns/test/support"
@@ -236,7 +236,7 @@ func (suite publishing) TestZoneThatNobodyReaches(t *testing.T) {
 			book := hostaddr.NewBook(hostaddr.Sources{IPv4: auto}, mesh.Addresses{IPv4: test.address}, h.logger())
 			h.Reach(test.named, book)
 			h.engine = h.NewEngine(book, time.Hour, func(c *reconcile.Config) { c.Ready = ready })
-			h.reserve(h.service("example.com", "provider", builtin.Name), "office", 42)
+			h.reserve(h.service("example.com", "provider", msg.Builtin), "office", 42)
 			h.change(members{"txt_endpoints": []string{"tcp://a:1"}})
 			want, warnings, lines := "ok", 0, 0
 			if test.hidden {

@@ -20,6 +20,7 @@ import (
 	"meshddns/internal/builtin"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
@@ -112,7 +113,7 @@ func (suite Suite) mustOpen(t testing.TB, path string) *host {
 func (suite Suite) openHost(t testing.TB, path string, s servertest.Server) *host {
 	t.Helper()
 	h := suite.mustOpen(t, path)
-	if s.Name == builtin.Name {
+	if s.Name == msg.Builtin {
 		h.serve(s.Addr)
 	}
 	return h
@@ -181,7 +182,7 @@ func (r dnsRounds) Settings(ctx context.Context) (reconcile.Settings, error) {
 }
 
 // dnsBuiltinServer is the built-in server without its sockets.
-var dnsBuiltinServer = servertest.Server{Name: builtin.Name, Addr: "127.0.0.1:53"}
+var dnsBuiltinServer = servertest.Server{Name: msg.Builtin, Addr: "127.0.0.1:53"}
 
 var dnsAddresses = mesh.Addresses{IPv4: netip.MustParseAddr("203.0.113.7")}
 
@@ -241,7 +242,7 @@ func dnsPass(d time.Duration) {
 // serving makes an appliance whose own DNS server answers.
 func (suite Suite) serving(t testing.TB) *host {
 	t.Helper()
-	h := suite.newHost(t, servertest.Server{Name: builtin.Name})
+	h := suite.newHost(t, servertest.Server{Name: msg.Builtin})
 	own := func() []netip.Addr { return []netip.Addr{dnsAddresses.IPv4} }
 	cache := builtin.NewCache(h.Zones, h.logger())
 	h.cache = cache
@@ -273,9 +274,9 @@ func (h *host) outside(c builtin.Changed) {
 
 // everywhere runs a test with the built-in server and with each real one.
 func (suite Suite) everywhere(t *testing.T, test func(t *testing.T, h *host, s servertest.Server)) {
-	t.Run(builtin.Name, func(t *testing.T) {
+	t.Run(msg.Builtin, func(t *testing.T) {
 		h := suite.serving(t)
-		test(t, h, servertest.Server{Name: builtin.Name, Addr: h.dnsAddress})
+		test(t, h, servertest.Server{Name: msg.Builtin, Addr: h.dnsAddress})
 	})
 	servertest.Each(t, func(t *testing.T, s servertest.Server) { test(t, suite.newHost(t, s), s) })
 }
@@ -287,8 +288,8 @@ func dnsConfiguration(s servertest.Server) members {
 		"domain": servertest.Zone, "txt_record_name": "_mesh-host", "sync_mode": modeManual, "max_retries": 0, "enabled": true,
 		"txt_endpoints": []string{"tcp://{ipv4}:11010"},
 	}
-	if s.Name == builtin.Name || s.Name == "" {
-		c["provider"], c["endpoint"] = builtin.Name, ""
+	if s.Name == msg.Builtin || s.Name == "" {
+		c["provider"], c["endpoint"] = msg.Builtin, ""
 	}
 	return c
 }
@@ -398,7 +399,7 @@ func (h *host) copied(t testing.TB) *host {
 // opened opens a file as a new process does that reaches the same providers.
 func (h *host) opened(t testing.TB, path string) *host {
 	t.Helper()
-	c := h.suite.openHost(t, path, servertest.Server{Name: builtin.Name, Addr: h.dnsAddress})
+	c := h.suite.openHost(t, path, servertest.Server{Name: msg.Builtin, Addr: h.dnsAddress})
 	c.vendors, c.configured = h.vendors, h.configured
 	c.ahead.Store(h.ahead.Load())
 	return c

@@ -13,6 +13,7 @@ import (
 	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
@@ -81,7 +82,7 @@ const dnsForeignTTL = 120
 // foreign adds a value as another program would.
 func (h *host) foreign(s servertest.Server, name string, v provider.Value) {
 	h.t.Helper()
-	if s.Name != builtin.Name {
+	if s.Name != msg.Builtin {
 		s.Update(h.t, fmt.Sprintf("add %s %d TXT %s", name, dnsForeignTTL, dnsQuoted(v)))
 		return
 	}

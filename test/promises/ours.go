@@ -5,7 +5,7 @@ import (
 	"context"
 	"testing"
 
-	"meshddns/internal/builtin"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
@@ -126,7 +126,7 @@ func (suite publishing) TestYoungerWaitsForZone(t *testing.T) {
 // elsewhere, whatever happens meanwhile.
 func (suite publishing) TestBuiltinIsLeft(t *testing.T) {
 	h := suite.serving(t)
-	s := servertest.Server{Name: builtin.Name, Addr: h.dnsAddress}
+	s := servertest.Server{Name: msg.Builtin, Addr: h.dnsAddress}
 	h.reserve(h.service("example.com"), "office", 42)
 	h.run()
 	want := h.text("42", dnsEndpoint)

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/builtin"
 	"meshddns/internal/dns"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
@@ -297,8 +297,8 @@ func (suite publishing) TestManyWriters(t *testing.T) {
 
 // TestBuiltinNotListening has a configuration for a server that is off.
 func (suite publishing) TestBuiltinNotListening(t *testing.T) {
-	h := suite.newHost(t, servertest.Server{Name: builtin.Name})
-	h.configure(dnsConfiguration(servertest.Server{Name: builtin.Name}))
+	h := suite.newHost(t, servertest.Server{Name: msg.Builtin})
+	h.configure(dnsConfiguration(servertest.Server{Name: msg.Builtin}))
 	wantReport(t, h.run(), dnsHost+" failed not_listening")
 }
 
@@ -607,7 +607,7 @@ func (suite publishing) TestZoneRemoved(t *testing.T) {
 func (suite publishing) TestNestedBuiltinZones(t *testing.T) {
 	const name = "_mesh.office.sub.example.com"
 	h := suite.newHost(t, dnsBuiltinServer)
-	h.reserve(h.service("sub.example.com", "provider", builtin.Name), "office", 42)
+	h.reserve(h.service("sub.example.com", "provider", msg.Builtin), "office", 42)
 	h.run()
 	wantReport(t, h.run(), "2 unchanged")
 	wantReport(t, h.sweep(), "2 unchanged")
