@@ -204,7 +204,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	// A request in flight may ask the DNS server, as POST /test does.
 	return daemon.Serve(ctx, log, daemon.List{unit.Begin, p.serveAPI, p.nodes.Serve}, daemon.List{p.dns.Serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
 		steps := reloadSteps(c, p.files, p.dns)
-		return daemon.OnHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, p.files.Due, p.files.Again)
+		return daemon.OnHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, p.files.Tries, p.files.Again)
 	}))
 }
 

@@ -510,12 +510,12 @@ provision what="POST /api/v1/ddns/usages" id=<id> status=200
 	if got := a.Applied(t, movedPrefix("7")); got != want {
 		t.Fatalf("%s\nwant\n%s", got, want)
 	}
-	if a.files.Due() != time.Second {
-		t.Errorf("it is tried again after %v", a.files.Due())
+	if a.files.Tries() != 1 {
+		t.Errorf("%d tries", a.files.Tries())
 	}
 	support.Eventually(t, support.Limit, "withdrawn", func() bool { return !strings.Contains(a.Ask(t, name), "n=1 ") })
 	before := len(a.Logs.String())
-	support.Eventually(t, support.Limit, "reserved", func() bool { a.files.Again(t.Context()); return a.files.Due() == 0 })
+	support.Eventually(t, support.Limit, "reserved", func() bool { a.files.Again(t.Context()); return a.files.Tries() == 0 })
 	if got := strings.Join(a.Audited(before), "\n"); got != `provision what="POST /api/v1/ddns/usages" id=<id> status=200` {
 		t.Errorf("what waited has made\n%s", got)
 	}
@@ -592,8 +592,8 @@ func TestProvisionForm(t *testing.T) {
 	if got != want || !slices.Equal(before, a.AllRows(t)) {
 		t.Errorf("%s, and the database is another one: %v", got, !slices.Equal(before, a.AllRows(t)))
 	}
-	if n := a.provisionFaults.Load(); n != 2 || a.files.Due() == 0 {
-		t.Errorf("%d faults, again after %v", n, a.files.Due())
+	if n := a.provisionFaults.Load(); n != 2 || a.files.Tries() == 0 {
+		t.Errorf("%d faults, %d tries", n, a.files.Tries())
 	}
 	if got := a.Applied(t, `{"services": []}`); got != "" || a.provisionFaults.Load() != 0 {
 		t.Errorf("a file without mistakes: %s, %d faults", got, a.provisionFaults.Load())
@@ -620,7 +620,7 @@ func TestProvisionWaitsForTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.files.Again(t.Context())
-	if log := a.Logs.String()[before:]; !strings.Contains(log, "msg=provisioned") || a.provisionFaults.Load() != 0 || a.files.Due() != 0 {
+	if log := a.Logs.String()[before:]; !strings.Contains(log, "msg=provisioned") || a.provisionFaults.Load() != 0 || a.files.Tries() != 0 {
 		t.Errorf("the database works: %s, %d faults", log, a.provisionFaults.Load())
 	}
 }

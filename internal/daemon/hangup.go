@@ -6,13 +6,16 @@ import (
 	"time"
 )
 
-// OnHangUp calls obey at each hang-up until ctx ends. It calls again when the time of due has
-// passed, unless that is 0.
-func OnHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), due func() time.Duration, again func(context.Context)) error {
+// waiting is the schedule of tries of what waits.
+var waiting = Backoff{First: time.Second, Longest: time.Minute}
+
+// OnHangUp calls obey at each hang-up until ctx ends. It calls again after a pause for the number of tries in vain,
+// unless that is 0.
+func OnHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), tries func() int, again func(context.Context)) error {
 	for {
 		var alarm <-chan time.Time
-		if pause := due(); pause > 0 {
-			alarm = time.After(pause)
+		if n := tries(); n > 0 {
+			alarm = time.After(waiting.Pause(n))
 		}
 		select {
 		case <-hangUps:

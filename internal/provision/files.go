@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
-
-	"meshddns/internal/daemon"
 )
 
 // Files is a provisioning file, or a folder of them, whose content is applied to an appliance. One
@@ -31,9 +28,6 @@ type Files struct {
 	waits   *Document // is applied again; nil for none
 	tries   int       // since entries wait, or since fewer do
 }
-
-// pauses are those until entries that wait are applied again.
-var pauses = daemon.Backoff{First: time.Second, Longest: time.Minute}
 
 // Apply reads and applies the files. It logs the entries that the stored state does not allow, which
 // wait. It returns Mistakes when the files themselves are wrong, and errors of the database. After an
@@ -74,12 +68,12 @@ func (f *Files) count() {
 	f.Faults.Store(int64(n))
 }
 
-// Due returns the time until Again is due, 0 when nothing waits.
-func (f *Files) Due() time.Duration {
+// Tries returns how often entries that wait were tried, since fewer wait; 0 when none waits.
+func (f *Files) Tries() int {
 	if f.waits == nil {
 		return 0
 	}
-	return pauses.Pause(f.tries)
+	return f.tries
 }
 
 // apply applies a document, and logs the result.

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"meshddns/test/support"
 )
@@ -68,9 +68,8 @@ func TestHiddenFiles(t *testing.T) {
 	}
 }
 
-// Entries that wait are tried again after a second, and after twice the last pause, a minute at
-// most; after progress the pauses begin anew. A fault is logged once.
-func TestPauses(t *testing.T) {
+// The tries of entries that wait are counted until fewer wait. A fault is logged once.
+func TestTries(t *testing.T) {
 	results := []func(*Document) (Applied, error){waitsFor(2)}
 	for range 8 {
 		results = append(results, waitsFor(2))
@@ -80,13 +79,13 @@ func TestPauses(t *testing.T) {
 	if err := f.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var pauses []string
-	for f.Due() > 0 {
-		pauses = append(pauses, f.Due().String())
+	var tries []int
+	for f.Tries() > 0 {
+		tries = append(tries, f.Tries())
 		f.Again(t.Context())
 	}
-	if got := strings.Join(pauses, " "); got != "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1s" {
-		t.Errorf("the pauses are %s", got)
+	if !slices.Equal(tries, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 1}) {
+		t.Errorf("the tries are %d", tries)
 	}
 	if n := strings.Count(logs.String(), "a part of the provisioning file is not applied"); n != 2 || f.Faults.Load() != 0 {
 		t.Errorf("%d lines of the log, %d faults at the end:\n%s", n, f.Faults.Load(), logs)
@@ -98,16 +97,16 @@ func TestDatabaseFails(t *testing.T) {
 	failed := errors.New("disk full")
 	fails := func(*Document) (Applied, error) { return Applied{}, failed }
 	f, logs := applying(t, fails, fails, func(*Document) (Applied, error) { return Applied{}, nil })
-	if err := f.Apply(t.Context()); !errors.Is(err, failed) || f.Faults.Load() != 1 || f.Due() != time.Second {
-		t.Fatalf("%v, %d faults, again in %v", err, f.Faults.Load(), f.Due())
+	if err := f.Apply(t.Context()); !errors.Is(err, failed) || f.Faults.Load() != 1 || f.Tries() != 1 {
+		t.Fatalf("%v, %d faults, %d tries", err, f.Faults.Load(), f.Tries())
 	}
 	f.Again(t.Context())
 	if logs.String() != "" {
 		t.Errorf("the failure that Apply returned is logged: %s", logs)
 	}
 	f.Again(t.Context())
-	if !strings.Contains(logs.String(), "msg=provisioned") || f.Faults.Load() != 0 || f.Due() != 0 {
-		t.Errorf("the database works: %d faults, again in %v\n%s", f.Faults.Load(), f.Due(), logs)
+	if !strings.Contains(logs.String(), "msg=provisioned") || f.Faults.Load() != 0 || f.Tries() != 0 {
+		t.Errorf("the database works: %d faults, %d tries\n%s", f.Faults.Load(), f.Tries(), logs)
 	}
 }
 
@@ -120,8 +119,8 @@ func TestFormMistake(t *testing.T) {
 	if err := f.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Apply(t.Context()); err == nil || f.Faults.Load() != 3 || f.Due() != time.Second {
-		t.Errorf("%v, %d faults, again in %v", err, f.Faults.Load(), f.Due())
+	if err := f.Apply(t.Context()); err == nil || f.Faults.Load() != 3 || f.Tries() != 1 {
+		t.Errorf("%v, %d faults, %d tries", err, f.Faults.Load(), f.Tries())
 	}
 }
 
