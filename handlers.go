@@ -23,7 +23,6 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/daemon"
 	"meshddns/internal/events"
-	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
@@ -116,7 +115,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("PUT /api/v1/ddns/notifications/{id}", rights.Admins, handle(s.ops.store.targets.Put))
 	mux.Handle("DELETE /api/v1/ddns/notifications/{id}", rights.Admins, handle(s.ops.store.targets.Remove))
 	mux.Handle("POST /api/v1/ddns/notifications/{id}/test", rights.Admins, handle(s.sender.Test))
-	mux.Handle("GET /api/v1/ddns/addresses", rights.All, handle(s.ops.addresses.List))
+	mux.Handle("GET /api/v1/ddns/addresses", rights.All, handle(s.addresses))
 	mux.Handle("GET /api/v1/ddns/secondaries", rights.Readers, handle(s.ops.secondaries.List))
 	mux.Handle("GET /api/v1/ddns/secondaries/{id}", rights.Readers, handle(s.ops.secondaries.Show))
 	mux.Handle("PUT /api/v1/ddns/secondaries/{id}", rights.Admins, handle(s.ops.secondaries.Put))
@@ -282,11 +281,12 @@ func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
 	})
 }
 
+func (s *server) addresses(r *http.Request) (web.Reply, error) {
+	return web.Reply{Data: s.ops.addresses.Sources(web.Language(r))}, nil
+}
+
 func (s *server) forgetLeftover(r *http.Request) (web.Reply, error) {
-	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil {
-		return web.Reply{}, ledger.ErrNoLeftover
-	}
+	id, _ := strconv.ParseInt(r.PathValue("id"), 10, 64) // 0 and the greatest number are no leftover's
 	return web.Reply{Message: msg.LeftoverForgotten}, s.ops.store.ledger.ForgetLeftover(r.Context(), id)
 }
 
@@ -301,11 +301,8 @@ func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	if err := mesh.CheckOwner(body.Owner); err != nil {
+	if err := s.ops.store.ledger.CheckForeign(body.Owner); err != nil {
 		return web.Reply{}, err
-	}
-	if body.Owner == s.ops.store.ledger.Owner() {
-		return web.Reply{}, ledger.ErrOwnOwner
 	}
 	done := msg.SyncPlanned
 	if !flag["dry_run"] {

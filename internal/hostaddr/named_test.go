@@ -105,7 +105,7 @@ func TestVerdicts(t *testing.T) {
 // The errors of both families are told, and once if they are the same.
 func TestErrorsOfASource(t *testing.T) {
 	for notes, want := range map[[2]string]string{{"", ""}: "", {"a", ""}: "a", {"", "b"}: "b", {"a", "b"}: "a; b", {"a", "a"}: "a"} {
-		var s shownSource
+		var s ShownSource
 		for i, note := range notes {
 			e := entry{source: Source{family: []Family{IPv4, IPv6}[i]}, note: msg.Say(note), verdict: verdicts[0]}
 			e.addTo(&s, msg.English)
@@ -177,7 +177,7 @@ func namedBook(t *testing.T, last mesh.Addresses) (w *bookWorld, other *teller, 
 // rows are the sources as the API shows them, without the times.
 func (w *bookWorld) rows(t *testing.T, language msg.Language) (all []string) {
 	t.Helper()
-	for _, s := range w.shown(language) {
+	for _, s := range w.Sources(language) {
 		if s.Since == "" {
 			t.Errorf("%s has no time", s.Source)
 		}
@@ -208,7 +208,7 @@ func TestServicesThatDiffer(t *testing.T) {
 	if row := w.rows(t, msg.English)[0]; row != `["ipv4","192.31.195.7","","differs",true]` {
 		t.Error(row)
 	}
-	if text := w.shown(msg.Chinese)[0].Error; !strings.Contains(text, "各来源的结果不一致：url:") || !strings.Contains(text, home) || !strings.Contains(text, away) {
+	if text := w.Sources(msg.Chinese)[0].Error; !strings.Contains(text, "各来源的结果不一致：url:") || !strings.Contains(text, home) || !strings.Contains(text, away) {
 		t.Errorf("in Chinese: %s", text)
 	}
 	w.service.say(away)

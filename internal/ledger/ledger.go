@@ -222,11 +222,18 @@ func (g *Ledger) RequestPass(ctx context.Context, tx *sql.Tx, trigger string) er
 	return err
 }
 
-// Adopt makes the values of another owner count as ours, and requests a pass. It returns
-// ErrOwnOwner for this database's own owner.
-func (g *Ledger) Adopt(ctx context.Context, owner string) error {
+// CheckForeign checks an owner that is to be adopted. It returns ErrOwnOwner for this database's own owner.
+func (g *Ledger) CheckForeign(owner string) error {
 	if owner == g.Owner() {
 		return ErrOwnOwner
+	}
+	return mesh.CheckOwner(owner)
+}
+
+// Adopt makes the values of another owner count as ours, and requests a pass. The error may be one of CheckForeign.
+func (g *Ledger) Adopt(ctx context.Context, owner string) error {
+	if err := g.CheckForeign(owner); err != nil {
+		return err
 	}
 	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO adopted (owner) VALUES (?) ON CONFLICT DO NOTHING`, owner); err != nil {

@@ -1,17 +1,15 @@
 package hostaddr
 
 import (
-	"net/http"
 	"slices"
 
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
-	"meshddns/internal/web"
 )
 
-// shownSource is a source in an answer.
-type shownSource struct {
+// ShownSource is a source in an answer.
+type ShownSource struct {
 	Source  string  `json:"source"`
 	IPv4    string  `json:"ipv4"`
 	IPv6    string  `json:"ipv6"`
@@ -20,20 +18,16 @@ type shownSource struct {
 	Error   string  `json:"error"`
 }
 
-// List answers with the sources: ipv4 and ipv6 of the flags of these names, then the named ones.
-func (b *Book) List(r *http.Request) (web.Reply, error) {
-	return web.Reply{Data: b.shown(web.Language(r))}, nil
-}
-
-func (b *Book) shown(language msg.Language) (all []shownSource) {
+// Sources returns the sources as answers show them: ipv4 and ipv6 of the flags of these names, then the named ones.
+func (b *Book) Sources(language msg.Language) (all []ShownSource) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {
 		name := e.row()
-		at := slices.IndexFunc(all, func(s shownSource) bool { return s.Source == name })
+		at := slices.IndexFunc(all, func(s ShownSource) bool { return s.Source == name })
 		if at < 0 {
 			at = len(all)
-			all = append(all, shownSource{Source: name, Verdict: None})
+			all = append(all, ShownSource{Source: name, Verdict: None})
 		}
 		e.addTo(&all[at], language)
 	}
@@ -58,7 +52,7 @@ func (f Family) member() string {
 
 // addTo adds a family to the row of its source. The row has the most telling verdict of its families, the time of
 // the last change of one, and the errors of both.
-func (e *entry) addTo(s *shownSource, language msg.Language) {
+func (e *entry) addTo(s *ShownSource, language msg.Language) {
 	if e.last.IsValid() {
 		address := &s.IPv4
 		if e.source.family == IPv6 {
