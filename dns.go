@@ -114,12 +114,13 @@ const (
 func (c clients) test(ctx context.Context, public reconcile.Public, conf mesh.Configuration, write bool) []answers.TestItem {
 	var client provider.DNS
 	zone := dns.Parse(conf.Domain)
-	test := &reconcile.Probe{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: reconcile.ConfiguredAccount(conf)}}
+	account := reconcile.ConfiguredAccount(conf)
+	test := &reconcile.Probe{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: account}}
 	test.Step("params", func() (err error) {
 		if err := missingMember(conf); err != nil {
 			return err
 		}
-		client, err = c.open(reconcile.ConfiguredAccount(conf))
+		client, err = c.open(account)
 		if b, ok := client.(builtin.Client); ok {
 			b.Candidate = zone
 			client = b
@@ -130,7 +131,7 @@ func (c clients) test(ctx context.Context, public reconcile.Public, conf mesh.Co
 	if write {
 		test.Write(ctx, client, zone, testRecordTTL)
 	}
-	return answers.TestItems(test.Items, conf.Secret)
+	return answers.TestItems(test.Items, account)
 }
 
 // probeJournal keeps the probe of a test in the ledger, with the key that it was written with.

@@ -10,7 +10,6 @@ import (
 
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
 
@@ -22,12 +21,12 @@ type TestItem struct {
 	Duration    time.Duration
 }
 
-// TestItems returns the results of a test's steps without the secret that the test used.
-func TestItems(items []reconcile.ProbeItem, secret secrets.Secret) (all []TestItem) {
+// TestItems returns the results of a test's steps without the secret of the account that the test used.
+func TestItems(items []reconcile.ProbeItem, account reconcile.Account) (all []TestItem) {
 	for _, item := range items {
 		shown := TestItem{Name: item.Name, OK: item.Err == nil && !item.Skipped, Skipped: item.Skipped, Duration: item.Duration}
 		if news := cmp.Or(item.Err, item.Warning); news != nil {
-			shown.Fault = reconcile.Describe(news, reconcile.Account{Secret: secret})
+			shown.Fault = reconcile.Describe(news, account)
 		}
 		all = append(all, shown)
 	}

@@ -33,7 +33,7 @@ func TestTest(t *testing.T) {
 		{Name: "warned", Warning: refused},
 		{Name: "skipped", Skipped: true},
 		{Name: "unknown", Skipped: true, Err: errors.New("no such step")},
-	}, secret)
+	}, reconcile.Account{Secret: secret})
 	var answer []struct {
 		Name, Code, Message string
 		OK, Skipped         bool

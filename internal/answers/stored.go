@@ -3,7 +3,6 @@ package answers
 import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/secrets"
 )
 
 // NewConfiguration returns a configuration as clients see it. Its type masks the secret.
@@ -25,7 +24,7 @@ type Service struct {
 // NewService makes the answer about a service.
 func NewService(v mesh.Service) Service {
 	return Service{
-		ServiceMembers: v.ServiceMembers, Config: secrets.MaskMembers(string(v.Config)), UsageCount: v.UsageCount,
+		ServiceMembers: v.ServiceMembers, Config: v.MaskedConfig(), UsageCount: v.UsageCount,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 	}
 }

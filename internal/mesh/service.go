@@ -68,6 +68,9 @@ func GoodServiceID(id string) bool {
 	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
 }
 
+// MaskedConfig returns the config as clients read it, with its secrets masked.
+func (v Service) MaskedConfig() string { return secrets.MaskMembers(string(v.Config)) }
+
 // Over returns the service as it replaces the stored one, with stored secrets in place of masks. ok is
 // false if a mask has no stored secret, or one of another account.
 func (v Service) Over(stored Service) (_ Service, ok bool) {

@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"meshddns/internal/mesh"
-	"meshddns/internal/secrets"
 )
 
 // Source is the stored state for Pieces.
@@ -28,8 +27,7 @@ type Service struct {
 // ServiceOf returns a registered service in the form of a document, with its secrets masked. ok is false
 // if its config is no object, which a document cannot have.
 func ServiceOf(v mesh.Service) (_ Service, ok bool) {
-	config := json.RawMessage(secrets.MaskMembers(string(v.Config)))
-	return Service{ServiceMembers: v.ServiceMembers, Config: config}, v.Documented()
+	return Service{ServiceMembers: v.ServiceMembers, Config: json.RawMessage(v.MaskedConfig())}, v.Documented()
 }
 
 // Usage is a usage of a document.
