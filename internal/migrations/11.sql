@@ -65,6 +65,17 @@ CREATE TABLE zone_serials (
     serial   INTEGER NOT NULL CHECK (serial BETWEEN 0 AND 4294967295)
 ) STRICT, WITHOUT ROWID;
 
+-- Each step moves the first label of rest to the beginning of zone_key.
+WITH RECURSIVE reversed (zone, serial, rest, zone_key) AS (
+    SELECT zone, serial, zone, '' FROM old_zone_serials
+    UNION ALL
+    SELECT zone, serial, substr(rest, instr(rest || '.', '.') + 1),
+           substr(rest, 1, instr(rest || '.', '.') - 1) || iif(zone_key = '', '', '.' || zone_key)
+    FROM reversed WHERE rest <> ''
+)
+INSERT INTO zone_serials (zone, zone_key, serial) SELECT zone, zone_key, serial FROM reversed WHERE rest = '';
+DROP TABLE old_zone_serials;
+
 DROP INDEX names_due;
 DROP INDEX names_look;
 ALTER TABLE names RENAME TO old_names;

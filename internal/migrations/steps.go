@@ -8,7 +8,6 @@ import (
 	"embed"
 	"fmt"
 
-	"meshddns/internal/dns"
 	"meshddns/internal/sqlite"
 )
 
@@ -20,9 +19,6 @@ const Oldest = 10
 //go:embed *.sql
 var files embed.FS
 
-// rest is what SQL cannot do of the step to a version.
-var rest = map[int]sqlite.Step{11: addZoneKeys}
-
 // Steps returns the steps of this program, the first from version Oldest to the next.
 func Steps() (steps []sqlite.Step) {
 	for version := Oldest + 1; ; version++ {
@@ -32,23 +28,7 @@ func Steps() (steps []sqlite.Step) {
 		}
 		steps = append(steps, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, string(text))
-			if more := rest[version]; err == nil && more != nil {
-				err = more(ctx, tx)
-			}
 			return err
 		})
 	}
-}
-
-// addZoneKeys fills the serials of version 11, which have the keys of zones, too.
-func addZoneKeys(ctx context.Context, tx *sql.Tx) error {
-	zones, err := sqlite.Collect(ctx, tx, sqlite.Text, `SELECT zone FROM old_zone_serials`)
-	for i := 0; i < len(zones) && err == nil; i++ {
-		_, err = tx.ExecContext(ctx, `
-			INSERT INTO zone_serials (zone, zone_key, serial) SELECT zone, ?, serial FROM old_zone_serials WHERE zone = ?`, dns.Reverse(zones[i]), zones[i])
-	}
-	if err == nil {
-		_, err = tx.ExecContext(ctx, `DROP TABLE old_zone_serials`)
-	}
-	return err
 }
