@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -102,7 +101,7 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request, fill func(*view, co
 		return
 	}
 	v := p.newView(r)
-	content, err := v.content(r, fill)
+	content, err := web.Attempt(func(r *http.Request) ([]byte, error) { return v.content(r, fill) }, r)
 	if err != nil {
 		p.fail(w, v, p.Fault(r, err))
 		return
@@ -138,7 +137,6 @@ func (p *Page) newView(r *http.Request) *view {
 
 // content returns the page for a request.
 func (v *view) content(r *http.Request, fill func(*view, context.Context) error) (content []byte, err error) {
-	defer daemon.Catch(&err)
 	if len(r.URL.EscapedPath())+len(r.URL.RawQuery) > maxAddress {
 		return nil, web.Fail(msg.ParameterError, msg.Phrase{ID: msg.QuerySyntax})
 	}

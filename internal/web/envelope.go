@@ -138,7 +138,7 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...stri
 		result, err := Reply{}, error(TooLarge)
 		if r.ContentLength <= MaxBody {
 			if err = known(r, flags); err == nil {
-				result, err = attempt(answer, r)
+				result, err = Attempt(answer, r)
 			}
 		}
 		switch {
@@ -160,8 +160,8 @@ func changes(r *http.Request) bool {
 	return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
 }
 
-// attempt turns a panic into an error, so that it gets an audit line and an answer.
-func attempt(answer func(*http.Request) (Reply, error), r *http.Request) (result Reply, err error) {
+// Attempt turns a panic of a function that answers a request into an error, so that it gets an audit line and an answer.
+func Attempt[T any](answer func(*http.Request) (T, error), r *http.Request) (result T, err error) {
 	defer daemon.Catch(&err)
 	return answer(r)
 }
