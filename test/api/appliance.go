@@ -39,9 +39,7 @@ func (a *Appliance) Exchange(method, path string, headers http.Header, body io.R
 func (a *Appliance) Do(t testing.TB, method, path string, headers http.Header, body string) (*http.Response, string) {
 	t.Helper()
 	response, content, err := a.Exchange(method, path, headers, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	return response, content
 }
 
@@ -66,9 +64,7 @@ func (a *Appliance) Must(t testing.TB, method, path, body string) (answer string
 func (a *Appliance) Open(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite3", "file:"+a.Path+"?_foreign_keys=0&_busy_timeout=5000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	db.SetMaxOpenConns(1)
 	return db
 }
@@ -80,9 +76,7 @@ func (a *Appliance) Ask(t testing.TB, name string) string {
 	words := []string{message.Rcode.String()}
 	for _, rr := range message.Answers {
 		value, err := dns.ParseTXT(rr.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
 		words = append(words, strconv.Quote(strings.Join(value, "")))
 	}
 	slices.Sort(words[1:])
@@ -96,9 +90,7 @@ func (a *Appliance) Files(t testing.TB) []byte {
 	var all []byte
 	for _, suffix := range []string{"", "-wal"} {
 		content, err := os.ReadFile(a.Path + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
 		all = append(all, content...)
 	}
 	return all
@@ -119,13 +111,9 @@ func (a *Appliance) ForgetRefusals(t testing.TB) int64 {
 	db := a.Open(t)
 	defer db.Close()
 	result, err := db.Exec(`DELETE FROM events WHERE kind = 'provision.refused'`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	count, err := result.RowsAffected()
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	return count
 }
 
@@ -148,7 +136,7 @@ func (a *Appliance) AddUsages(t testing.TB, count, descriptionSize int) {
 	t.Helper()
 	db := a.Open(t)
 	defer db.Close()
-	if _, err := db.Exec(`
+	support.Exec(t, db, `
 		INSERT INTO usages
 		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
 		SELECT i, printf('u%06d', i), 'svc', 'mesh_sync', 'custom', 'p' || i, 'TXT', hex(zeroblob(?2 / 2)), 1, '[]',
@@ -156,9 +144,7 @@ func (a *Appliance) AddUsages(t testing.TB, count, descriptionSize int) {
 		INSERT INTO bindings
 		SELECT seq, 'b' || id, -seq, id, provider_id, 'active' FROM usages WHERE seq % 3 > 0;
 		INSERT INTO names (name, version, due, lane, pass) SELECT name, 1, NULL, '', 0 FROM usages`,
-		count, descriptionSize); err != nil {
-		t.Fatal(err)
-	}
+		count, descriptionSize)
 }
 
 // Page reads a listing.
@@ -168,9 +154,7 @@ func (a *Appliance) Page(t testing.TB, query string) (entries []string, next str
 		Data []json.RawMessage
 		Next string `json:"next_cursor"`
 	}
-	if err := json.Unmarshal([]byte(a.Must(t, "GET", "/api/v1/ddns/usages/available?"+query, "")), &page); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, json.Unmarshal([]byte(a.Must(t, "GET", "/api/v1/ddns/usages/available?"+query, "")), &page))
 	for _, entry := range page.Data {
 		entries = append(entries, string(entry))
 	}
@@ -190,9 +174,7 @@ func (a *Appliance) items(t testing.TB, body string) string {
 		}
 	}
 	text := a.Must(t, "POST", "/api/v1/ddns/test", body)
-	if err := json.Unmarshal([]byte(text), &answer); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, json.Unmarshal([]byte(text), &answer))
 	var items []string
 	for _, item := range answer.Data.Results {
 		word := item.Code
@@ -207,9 +189,7 @@ func (a *Appliance) items(t testing.TB, body string) string {
 func (a *Appliance) report(t testing.TB) (r report) {
 	t.Helper()
 	var answer struct{ Data report }
-	if err := json.Unmarshal([]byte(a.Must(t, "GET", "/api/v1/ddns/sync", "")), &answer); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, json.Unmarshal([]byte(a.Must(t, "GET", "/api/v1/ddns/sync", "")), &answer))
 	return answer.Data
 }
 

@@ -39,9 +39,7 @@ func (suite Suite) testBackup(t *testing.T) {
 			t.Fatalf("%s, Content-Type %q, %.40q", response.Status, got, content)
 		}
 		copied := &Appliance{Path: filepath.Join(t.TempDir(), fmt.Sprint(i))}
-		if err := os.WriteFile(copied.Path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, os.WriteFile(copied.Path, []byte(content), 0o600))
 		db := copied.Open(t)
 		defer db.Close()
 		for query, want := range map[string]string{
@@ -55,9 +53,7 @@ func (suite Suite) testBackup(t *testing.T) {
 		}
 	}
 	left, err := os.ReadDir(filepath.Dir(a.Path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	for _, file := range left {
 		if !strings.HasPrefix(file.Name(), filepath.Base(a.Path)) {
 			t.Errorf("%s is left", file.Name())
@@ -74,13 +70,9 @@ func (suite Suite) testOneBackupAtATime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, "GET", a.URL+"/api/v1/ddns/backup", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	first, err := a.HTTP.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	defer first.Body.Close()
 	second, answer := a.Do(t, "GET", "/api/v1/ddns/backup", nil, "")
 	if second.StatusCode != 409 || second.Header.Get("X-Error-Code") != "backup_runs" || !strings.HasPrefix(answer, `{"error":`) {

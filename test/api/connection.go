@@ -12,6 +12,7 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/test/cloudtest"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // cloudConfig is a configuration for a stand-in of a cloud.
@@ -40,9 +41,7 @@ func noResolver(context.Context, string, string) (net.Conn, error) {
 func publicDNS(t testing.TB, address string) reconcile.Public {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	return reconcile.Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: servertest.Resolver(address)}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"meshddns/internal/msg"
 	"meshddns/test/cloudtest"
+	"meshddns/test/support"
 )
 
 // english is two words of English in a row. Values in quotes are no words, nor are names
@@ -55,9 +56,7 @@ func (suite Suite) testChineseAnswers(t *testing.T) {
 	texts := 0
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
 		for block := range strings.SplitSeq(string(data), "\n\n") {
 			given, answer, _ := strings.Cut(block, "\n-> ")
 			preferred := regexp.MustCompile(`Accept-Language: .*`).FindAllString(given, -1)
@@ -149,9 +148,7 @@ func (suite Suite) testPrivateAddressIsTold(t *testing.T) {
 	}
 	_, shown := a.Do(t, "GET", "/api/v1/ddns/config", nil, "")
 	var got struct{ Data json.RawMessage }
-	if err := json.Unmarshal([]byte(shown), &got); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, json.Unmarshal([]byte(shown), &got))
 	if _, answer := a.Do(t, "PUT", "/api/v1/ddns/config", nil, string(got.Data)); strings.Contains(answer, "warnings") {
 		t.Errorf("what GET gives is warned of: %s", answer)
 	}

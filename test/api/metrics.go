@@ -119,9 +119,7 @@ func (suite Suite) testMetricsFromTheStart(t *testing.T) {
 		return strings.Contains(page, "meshddns_backup_runs_total{result=\"ok\"} 1\n") && !strings.Contains(page, "meshddns_backup_last_success_timestamp_seconds 0\n")
 	})
 	operate, err := os.ReadFile("docs/operate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	for _, family := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(string(operate), "`"+family[1]+"`") {
 			t.Errorf("docs/operate.md says nothing of %s", family[1])
@@ -152,9 +150,7 @@ func (suite Suite) testContract(t *testing.T) {
 		t.Errorf("Content-Type %q", got)
 	}
 	var contract struct{ Paths map[string]map[string]any }
-	if err := json.Unmarshal([]byte(text), &contract); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, json.Unmarshal([]byte(text), &contract))
 	var written, served []string
 	_, page := a.Do(t, "GET", "/metrics", nil, "")
 	for _, match := range regexp.MustCompile(`_requests_total\{route="([^"]+)",code="200"\}`).FindAllStringSubmatch(page, -1) {

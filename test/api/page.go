@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"meshddns/internal/web"
+	"meshddns/test/support"
 )
 
 // testPage has the status page for browsers only.
@@ -158,9 +159,7 @@ func (suite Suite) testPageOfAName(t *testing.T) {
 // testPageOfAFault: a fault of the database is a page too, which has no path of this host.
 func (suite Suite) testPageOfAFault(t *testing.T) {
 	a := suite.Start(t, Options{})
-	if err := os.Rename(a.Path, a.Path+".away"); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, os.Rename(a.Path, a.Path+".away"))
 	t.Cleanup(func() { os.Rename(a.Path+".away", a.Path) })
 	response, text := a.Do(t, "GET", "/", http.Header{"Accept": {"text/html"}, "Accept-Language": {"en"}}, "")
 	if response.StatusCode != 500 || response.Header.Get("X-Error-Code") != "database_gone" || !strings.Contains(text, "<html lang=\"en\">") ||

@@ -271,9 +271,7 @@ func randomDocument(random *rand.Rand) string {
 func (a *Appliance) StateDocument(t testing.TB) string {
 	t.Helper()
 	var answer struct{ Data json.RawMessage }
-	if err := json.Unmarshal([]byte(a.Must(t, "GET", "/api/v1/ddns/state", "")), &answer); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, json.Unmarshal([]byte(a.Must(t, "GET", "/api/v1/ddns/state", "")), &answer))
 	return string(answer.Data)
 }
 
@@ -322,9 +320,7 @@ func (suite Suite) testProvisionKeepsWhatIsReleased(t *testing.T) {
 	support.Eventually(t, support.Limit, "published", func() bool { return strings.Contains(a.Ask(t, name), "n=1 ") })
 	db := a.Open(t)
 	defer db.Close()
-	if _, err := db.Exec(`UPDATE bindings SET status = 'releasing' WHERE network_id = 1`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `UPDATE bindings SET status = 'releasing' WHERE network_id = 1`)
 	if state := a.StateDocument(t); strings.Contains(state, "Office") {
 		t.Errorf("what is being released is in %s", state)
 	}

@@ -85,9 +85,7 @@ func (suite Suite) testNetworkIDIsExact(t *testing.T) {
 					Domain string `json:"full_domain"`
 				}
 			}
-			if err := json.Unmarshal([]byte(answer), &made); err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, json.Unmarshal([]byte(answer), &made))
 			names[made.Data.Domain] = id
 			if answer, want := a.Must(t, "GET", "/api/v1/ddns/usages/"+made.Data.ID, ""), `"network_id":`+id+`,`; !strings.Contains(answer, want) {
 				t.Errorf("GET: no %s in %s", want, answer)
@@ -228,9 +226,7 @@ func (suite Suite) testBodyLimit(t *testing.T) {
 			padded := body + strings.Repeat(" ", size-len(body))
 			for name, reader := range map[string]io.Reader{"told": strings.NewReader(padded), "chunked": io.MultiReader(strings.NewReader(padded))} {
 				response, answer, err := a.Exchange(method, "/api/v1/ddns"+path, nil, reader)
-				if err != nil {
-					t.Fatal(err)
-				}
+				support.Must(t, err)
 				if response.StatusCode != want {
 					t.Errorf("%s with %d octets (%s): %s %s", request, size, name, response.Status, answer)
 				}
@@ -246,12 +242,10 @@ func (suite Suite) testManyServices(t *testing.T) {
 	a := suite.Start(t, Options{})
 	db := a.Open(t)
 	defer db.Close()
-	if _, err := db.Exec(`
+	support.Exec(t, db, `
 		INSERT INTO services (id, name, config, zone, zone_key, provider, txt_endpoints, created_at, updated_at)
 		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-		SELECT printf('s%06d', i), '<' || i || '>', '{"x":"' || hex(zeroblob(32768)) || '"}', '', '', '', '[]', '', '' FROM n`, count); err != nil {
-		t.Fatal(err)
-	}
+		SELECT printf('s%06d', i), '<' || i || '>', '{"x":"' || hex(zeroblob(32768)) || '"}', '', '', '', '[]', '', '' FROM n`, count)
 	var body struct {
 		Data []struct{ ID, Name, Config string }
 	}
@@ -264,13 +258,9 @@ func (suite Suite) testManyServices(t *testing.T) {
 		}
 	}
 	response, err := a.HTTP.Get(a.URL + "/api/v1/ddns/services")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	defer response.Body.Close()
-	if _, err := db.Exec(`ALTER TABLE services RENAME TO away`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `ALTER TABLE services RENAME TO away`)
 	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(a.Logs.String(), "answer broken off") {
 		t.Errorf("the answer ends with %v, and the log is\n%s", err, a.Logs.String())
 	}
@@ -313,9 +303,7 @@ func (suite Suite) testSlowReaderHoldsNobodyUp(t *testing.T) {
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	a.AddUsages(t, count, 16<<10) // more than the sockets between client and server hold
 	response, err := a.HTTP.Get(a.URL + "/api/v1/ddns/usages/available")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	defer response.Body.Close()
 	db := a.Open(t)
 	defer db.Close()
@@ -337,15 +325,11 @@ func (suite Suite) testListingBrokenOff(t *testing.T) {
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	a.AddUsages(t, 3000, 16<<10)
 	response, err := a.HTTP.Get(a.URL + "/api/v1/ddns/usages/available")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	defer response.Body.Close()
 	db := a.Open(t)
 	defer db.Close()
-	if _, err := db.Exec(`ALTER TABLE usages RENAME TO away`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `ALTER TABLE usages RENAME TO away`)
 	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the answer ends with %v", err)
 	}
@@ -361,15 +345,11 @@ func (suite Suite) WriteOutlivesItsClient(t *testing.T) {
 	a.Settle() // so that nobody else takes the writer
 	db := a.Open(t)
 	defer db.Close()
-	if _, err := db.Exec(`BEGIN IMMEDIATE`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `BEGIN IMMEDIATE`)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, "PUT", a.URL+"/api/v1/ddns/services/svc", strings.NewReader(`{"name":"x","config":{}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	gone := make(chan error, 1)
 	go func() {
 		_, err := a.HTTP.Do(request)
@@ -380,9 +360,7 @@ func (suite Suite) WriteOutlivesItsClient(t *testing.T) {
 	if err := <-gone; err == nil {
 		t.Fatal("the client got an answer")
 	}
-	if _, err := db.Exec(`COMMIT`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `COMMIT`)
 	support.Eventually(t, support.Limit, "the service is stored", func() bool {
 		return slices.Equal(support.Rows(t, a.Reader, `SELECT id FROM services`), []string{"svc"})
 	})
@@ -428,9 +406,7 @@ func (suite Suite) testPrefixIsTakenByAnyUsage(t *testing.T) {
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	db := a.Open(t)
 	defer db.Close()
-	if _, err := db.Exec(`INSERT INTO usages VALUES (1, 'u', 'svc', 'mesh_sync', 'auto', 'old', 'TXT', '', 1, '[]', '_mesh.old.example.com', '', 'none', 0, '')`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `INSERT INTO usages VALUES (1, 'u', 'svc', 'mesh_sync', 'auto', 'old', 'TXT', '', 1, '[]', '_mesh.old.example.com', '', 'none', 0, '')`)
 	if status, code, answer := a.Call(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"OLD","network_id":1}`); code != "prefix_taken" {
 		t.Errorf("%d %s %s", status, code, answer)
 	}
@@ -462,21 +438,17 @@ func (suite Suite) testLeftoversAreStreamed(t *testing.T) {
 	a := suite.Start(t, Options{})
 	db := a.Open(t)
 	defer db.Close()
-	if _, err := db.Exec(`
+	support.Exec(t, db, `
 		INSERT INTO accounts (id, provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (1, 'vendor', '', 'key', '', '');
 		INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since)
 		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-		SELECT printf('n%06d', i), 1, 'z', '', 'leftover', hex(zeroblob(8192)), '', 0, 0, '', '', '', 0, '', '' FROM n`, count); err != nil {
-		t.Fatal(err)
-	}
+		SELECT printf('n%06d', i), 1, 'z', '', 'leftover', hex(zeroblob(8192)), '', 0, 0, '', '', '', 0, '', '' FROM n`, count)
 	page := func(query string) (names []string, next string) {
 		var body struct {
 			Data []answers.Leftover
 			Next string `json:"next_cursor"`
 		}
-		if err := json.Unmarshal([]byte(a.Must(t, "GET", "/api/v1/ddns/leftovers"+query, "")), &body); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, json.Unmarshal([]byte(a.Must(t, "GET", "/api/v1/ddns/leftovers"+query, "")), &body))
 		for _, l := range body.Data {
 			names = append(names, l.Name)
 		}
@@ -499,13 +471,9 @@ func (suite Suite) testLeftoversAreStreamed(t *testing.T) {
 		t.Error("the pages are not the whole")
 	}
 	response, err := a.HTTP.Get(a.URL + "/api/v1/ddns/leftovers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	defer response.Body.Close()
-	if _, err := db.Exec(`ALTER TABLE places RENAME TO away`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `ALTER TABLE places RENAME TO away`)
 	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(a.Logs.String(), "answer broken off") {
 		t.Errorf("the answer ends with %v: it was read as a whole before it was sent", err)
 	}
@@ -534,9 +502,7 @@ func (suite Suite) testDomainOfAnotherScript(t *testing.T) {
 		}
 	}
 	var usage struct{ Data struct{ ID string } }
-	if err := json.Unmarshal([]byte(reserved), &usage); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, json.Unmarshal([]byte(reserved), &usage))
 	a.Must(t, "DELETE", "/api/v1/ddns/usages/"+usage.Data.ID, "")
 	if got := a.Ask(t, "_mesh.berlin.mesh.xn--bcher-kva.example"); strings.Contains(got, "203.0.113.7") {
 		t.Errorf("after the release: %s", got)
@@ -577,9 +543,7 @@ func (suite Suite) testUnreadableRowsAreListed(t *testing.T) {
 		`DELETE FROM bindings WHERE network_id = 1`,
 		`UPDATE services SET config = '{"domain', txt_endpoints = 'x', domain = NULL WHERE id = 'odd'`,
 	} {
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		support.Exec(t, db, statement)
 	}
 	for _, query := range []string{"", "?state=pending", "?state=none", "?limit=10", "?service_id=odd"} {
 		status, code, answer := a.Call(t, "GET", "/api/v1/ddns/usages/available"+query, "")

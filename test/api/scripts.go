@@ -46,14 +46,10 @@ func (suite Suite) Scripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, err)
 			played := suite.newScript(t).play(string(text))
 			if suite.Update {
-				if err := os.WriteFile(file, []byte(played), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				support.Must(t, os.WriteFile(file, []byte(played), 0o644))
 			}
 		})
 	}
@@ -291,9 +287,7 @@ func CheckEnvelope(t testing.TB, request string, response *http.Response, body s
 // Everything that part A of the contract can answer stands in its script.
 func (suite Suite) testPartAIsWhole(t *testing.T) {
 	script, err := os.ReadFile("testdata/part-a.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	answers := map[string]bool{} // "GET /path 200", "GET /path 400 code"
 	request := ""
 	for line := range strings.Lines(string(script)) {

@@ -68,9 +68,7 @@ func (suite Suite) testSecretsStayInside(t *testing.T) {
 	defer db.Close()
 	leaked := regexp.MustCompile(`hidden-Zq9|WnE5LWhp` + fmt.Sprintf("|%.6x|%.6x|%.6x", sha256.Sum256([]byte(hidden)), sha256.Sum256([]byte(encoded)), sha256.Sum256([]byte(`Zq9-"hidden-Zq9`))))
 	for _, fault := range []string{``, `CREATE TRIGGER fault BEFORE UPDATE ON configuration BEGIN SELECT RAISE(ABORT, 'disk full'); END`, `ALTER TABLE services RENAME TO away`} {
-		if _, err := db.Exec(fault); err != nil {
-			t.Fatal(err)
-		}
+		support.Exec(t, db, fault)
 		for _, r := range requestsWithSecrets() {
 			response, answer := a.Do(t, r[0], "/api/v1/ddns"+r[1], nil, r[2])
 			if leaked.MatchString(answer + fmt.Sprint(response.Header)) {

@@ -99,9 +99,7 @@ func (suite Suite) testSyncSaysThatTheDatabaseFails(t *testing.T) {
 			a.Must(t, "POST", "/api/v1/ddns/sync", "")
 			db := a.Open(t)
 			defer db.Close()
-			if _, err := db.Exec(`ALTER TABLE ` + table + ` RENAME TO away`); err != nil {
-				t.Fatal(err)
-			}
+			support.Exec(t, db, `ALTER TABLE `+table+` RENAME TO away`)
 			begun := time.Now()
 			status, code, answer := a.Call(t, "POST", "/api/v1/ddns/sync", "")
 			if status != http.StatusInternalServerError || code != "internal_error" || time.Since(begun) > suite.SyncTime/2 {
@@ -117,9 +115,7 @@ func (suite Suite) testOutcomeThatIsNotStored(t *testing.T) {
 	a.Must(t, "PUT", "/api/v1/ddns/config", inExampleCom+`}`)
 	db := a.Open(t)
 	defer db.Close()
-	if _, err := db.Exec(`CREATE TRIGGER fault BEFORE UPDATE ON places WHEN NEW.state = 'published' BEGIN SELECT RAISE(ABORT, 'disk full'); END`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `CREATE TRIGGER fault BEFORE UPDATE ON places WHEN NEW.state = 'published' BEGIN SELECT RAISE(ABORT, 'disk full'); END`)
 	answered := make(chan string, 1)
 	go func() {
 		response, answer, err := a.Exchange("POST", "/api/v1/ddns/sync", nil, strings.NewReader(""))
@@ -130,9 +126,7 @@ func (suite Suite) testOutcomeThatIsNotStored(t *testing.T) {
 		answered <- response.Status + " " + answer
 	}()
 	support.Eventually(t, support.Limit, "the fault is logged", func() bool { return strings.Contains(a.Logs.String(), "disk full") })
-	if _, err := db.Exec(`DROP TRIGGER fault`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `DROP TRIGGER fault`)
 	if answer := <-answered; !strings.HasPrefix(answer, "200 OK") {
 		t.Fatal(answer)
 	}
@@ -193,9 +187,7 @@ func (suite Suite) testNowhereWithLeftover(t *testing.T) {
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	var made struct{ Data struct{ ID string } }
 	text := a.Must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":7}`)
-	if err := json.Unmarshal([]byte(text), &made); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, json.Unmarshal([]byte(text), &made))
 	configure("example.com")
 	configure("elsewhere.example")
 	if left := a.Must(t, "GET", "/api/v1/ddns/leftovers", ""); !strings.Contains(left, `"value":"v=mesh1 n=7`) {
@@ -222,9 +214,7 @@ func (suite Suite) testFileIsGone(t *testing.T) {
 			a := suite.Start(t, Options{})
 			a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.org"}}`)
 			a.WantHealth(t, http.StatusOK, "")
-			if err := spoil(a.Path); err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, spoil(a.Path))
 			var asking sync.WaitGroup
 			for n := range 16 {
 				asking.Go(func() {
@@ -258,9 +248,7 @@ func (suite Suite) testLockedByAnother(t *testing.T) {
 	db := a.Open(t)
 	defer db.Close()
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	defer conn.Close()
 	if _, err := conn.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
 		t.Fatal(err)

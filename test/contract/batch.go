@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"meshddns/internal/provider"
+	"meshddns/test/support"
 )
 
 // many is how many names change together: more than any page of a stand-in
@@ -32,9 +33,7 @@ func (b Backend) some(t *testing.T, wanted provider.Wanted) map[string]provider.
 	if errors.Is(err, provider.ErrNotListed) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	return sets
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"meshddns/internal/provider"
+	"meshddns/test/support"
 )
 
 // Outside is another user of the same zone, who also sees what the public sees.
@@ -84,18 +85,14 @@ func (b Backend) name(label string) string { return label + "." + b.Zone }
 func (b Backend) read(t *testing.T, name string) provider.RRset {
 	t.Helper()
 	set, err := b.Client.Read(t.Context(), b.Zone, name, provider.TXT)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	return set
 }
 
 // change reads a name and changes it.
 func (b Backend) change(t *testing.T, name string, add, remove []provider.Value) {
 	t.Helper()
-	if err := b.tryChange(t.Context(), name, add, remove); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, b.tryChange(t.Context(), name, add, remove))
 }
 
 // tryChange does it again for as long as others are faster.

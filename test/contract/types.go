@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"meshddns/internal/provider"
+	"meshddns/test/support"
 )
 
 // Typed is another user of a zone who writes records of any type. Data is in presentation form.
@@ -76,9 +77,7 @@ func (b Backend) outside(t *testing.T) Typed {
 func (b Backend) readType(t *testing.T, name string, kind provider.Type) provider.RRset {
 	t.Helper()
 	set, err := b.Client.Read(t.Context(), b.Zone, name, kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	return set
 }
 
@@ -90,9 +89,7 @@ func (b Backend) changeType(t *testing.T, name string, kind provider.Type, add, 
 	err := b.Client.Change(ctx, provider.Change{
 		Zone: b.Zone, Name: name, Type: kind, Seen: b.readType(t, name, kind), Add: add, Remove: remove, TTL: ttl,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 }
 
 // wantType checks the values of a type at a name, as the client and as the public sees them.
@@ -101,9 +98,7 @@ func (b Backend) wantType(t *testing.T, name string, kind provider.Type, want ..
 	var public []provider.Value
 	for _, text := range b.outside(t).Records(t, name, string(kind)) {
 		value, err := kind.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
 		public = append(public, value)
 	}
 	wantSame(t, "the client reads", b.readType(t, name, kind).Values, want)

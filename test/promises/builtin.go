@@ -13,6 +13,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/test/contract"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // TestBuiltinAnswers asks the built-in server as a resolver would: the
@@ -82,9 +83,7 @@ func (o dnsOutside) Add(_ testing.TB, name string, value []string) {
 }
 
 func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
-	if _, err := o.h.Writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dns.TXTData(value)); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, o.h.Writer, `DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dns.TXTData(value))
 	o.h.outside(builtin.Changed{Records: []string{dnsKey(name)}})
 }
 
@@ -109,16 +108,10 @@ func (o dnsOutside) RemoveRecord(t testing.TB, name, kind, text string) {
 func (o dnsOutside) record(t testing.TB, statement, name string, kind provider.Type, text string) {
 	t.Helper()
 	value, err := kind.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	data, err := kind.Data(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := o.h.Writer.Exec(statement, dnsKey(name), kind.Wire(), data); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
+	support.Exec(t, o.h.Writer, statement, dnsKey(name), kind.Wire(), data)
 	o.h.outside(builtin.Changed{Records: []string{dnsKey(name)}})
 }
 
@@ -150,9 +143,7 @@ func (suite publishing) TestBuiltinChanged(t *testing.T) {
 	client := builtin.Client{Store: h.Zones}
 	h.foreign(dnsBuiltinServer, dnsOffice, provider.Value{"one"})
 	seen, err := client.Read(t.Context(), "example.com", dnsOffice, provider.TXT)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	h.foreign(dnsBuiltinServer, dnsOffice, provider.Value{"two"})
 	change := provider.Change{Type: provider.TXT, Name: dnsOffice, Seen: seen, Add: []provider.Value{{"ours"}}, Remove: []provider.Value{{"one"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); provider.KindOf(err) != provider.Changed {
@@ -199,9 +190,7 @@ func (suite publishing) TestSerials(t *testing.T) {
 		}
 	}
 	for _, zone := range []string{"example.com", "a.b.example.com", "example.net"} {
-		if err := put(zone, zone)(); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, put(zone, zone)())
 	}
 	for _, test := range []struct {
 		what   string
@@ -225,16 +214,12 @@ func (suite publishing) TestSerials(t *testing.T) {
 		{"it goes to another provider", configure("rfc2136", "d.example.com"), []string{"example.com"}},
 	} {
 		zones, err := h.Zones.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
 		if err := test.change(); err != nil {
 			t.Fatalf("%s: %v", test.what, err)
 		}
 		served, err := h.Zones.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
 		for _, z := range zones {
 			if slices.ContainsFunc(served, func(s builtin.Zone) bool { return s.Name == z.Name }) {
 				h.wantSerial(test.what, z, slices.Contains(test.grow, z.Name))
@@ -272,13 +257,9 @@ func (suite publishing) TestSerialAfterTheLast(t *testing.T) {
 			return nil
 		}},
 	} {
-		if _, err := h.Writer.Exec(`UPDATE zone_serials SET serial = ? WHERE zone = 'example.org'`, test.serial); err != nil {
-			t.Fatal(err)
-		}
+		support.Exec(t, h.Writer, `UPDATE zone_serials SET serial = ? WHERE zone = 'example.org'`, test.serial)
 		h.outside(builtin.Changed{Zones: []string{"example.org"}})
-		if err := test.change(); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, test.change())
 		if got := h.serial("example.org"); int32(got-test.serial) <= 0 {
 			t.Errorf("after %d comes %d", test.serial, got)
 		}

@@ -14,6 +14,7 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
+	"meshddns/test/support"
 )
 
 // members are those of a request's body.
@@ -56,9 +57,7 @@ func (h *host) putConfiguration(c members) error {
 func (h *host) configure(c members) {
 	h.t.Helper()
 	h.configured = maps.Clone(c)
-	if err := h.putConfiguration(c); err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, h.putConfiguration(c))
 }
 
 // change changes members of the configuration.
@@ -119,9 +118,7 @@ func (h *host) tryReserve(service, prefix string, network uint64) (u usage, err 
 func (h *host) reserve(service, prefix string, network uint64) usage {
 	h.t.Helper()
 	u, err := h.tryReserve(service, prefix, network)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, err)
 	return u
 }
 
@@ -152,9 +149,7 @@ func (h *host) patch(id string, some members) error {
 // publish sets what a usage publishes.
 func (h *host) publish(u usage, endpoints ...string) {
 	h.t.Helper()
-	if err := h.patch(u.ID, members{"txt_endpoints": endpoints}); err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, h.patch(u.ID, members{"txt_endpoints": endpoints}))
 }
 
 // publishing is how far a usage's record is, as answers show it: its state, its
@@ -210,9 +205,7 @@ func (h *host) force(u usage) {
 func (h *host) totals() map[string]uint64 {
 	h.t.Helper()
 	totals, err := h.Ledger.Totals(context.Background())
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, err)
 	return totals
 }
 

@@ -181,9 +181,7 @@ func (suite publishing) TestAddressSourceIsDown(t *testing.T) {
 	}))
 	t.Cleanup(web.Close)
 	source, err := hostaddr.ParseSource(hostaddr.IPv4, "url:"+web.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	h := suite.newHost(t, dnsBuiltinServer)
 	var last mesh.Addresses
 	for _, test := range []struct {
@@ -214,9 +212,7 @@ func (suite publishing) TestAddressSourceIsDown(t *testing.T) {
 // the connection, in the report, and in the log once, and it fails neither of them.
 func (suite publishing) TestZoneThatNobodyReaches(t *testing.T) {
 	auto, err := hostaddr.ParseSource(hostaddr.IPv4, "auto")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	ready := make(chan struct{})
 	close(ready)
 	for name, test := range map[string]struct {
@@ -281,9 +277,7 @@ func (suite publishing) TestNewAddress(t *testing.T) {
 		}
 		both := mesh.Addresses{IPv4: netip.MustParseAddr("198.51.100.1"), IPv6: netip.MustParseAddr("2001:db8::1")}
 		h.knows(both, both)
-		if err := h.SaveAddresses(t.Context(), both); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, h.SaveAddresses(t.Context(), both))
 		dnsPass(2 * time.Second)
 		h.wantStanding(dnsHost, h.text("", "tcp://198.51.100.1:1", "tcp://[2001:db8::1]:1"))
 		if last, _, _ = h.engine.Last(t.Context()); last.Trigger != reconcile.TriggerAddress || last.Counts["warning"] > 0 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"meshddns/internal/reconcile"
+	"meshddns/test/support"
 )
 
 // What was replaced or deleted is in no octet of the files, and of a copy; a control
@@ -20,9 +21,7 @@ func (suite database) TestOldSecretsAreErased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := suite.filled(t)
 			if control {
-				if _, err := s.Writer.Exec(`PRAGMA secure_delete = off`); err != nil {
-					t.Fatal(err)
-				}
+				support.Exec(t, s.Writer, `PRAGMA secure_delete = off`)
 			}
 			current := changeSecretsOften(t, s, rand.New(rand.NewPCG(9, 5)))
 			s.Settle()
@@ -83,9 +82,7 @@ func changeSecretsOften(t *testing.T, s *host, random *rand.Rand) map[string]boo
 				id, services[id], strings.Repeat("n", size))
 			err = s.putService(id, config)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
 	}
 	current := map[string]bool{configured: true}
 	for _, secret := range services {
@@ -104,15 +101,10 @@ func (suite database) TestKeysOfEndedPlacesGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := suite.filled(t)
-			_, err := s.Writer.Exec(`
+			support.Exec(t, s.Writer, `
 				INSERT INTO accounts VALUES (7, 'cloudflare', '', 'token', 'canary00001', 'hash');
 				INSERT INTO places VALUES (5, 'a.example.com', '', '', 7, 'example.com', '', 'leftover', 'x', '', '', 0, 0, '', '', '', 0, '', '')`)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := end(s); err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, end(s))
 			s.Settle()
 			for _, suffix := range []string{"", "-wal"} {
 				if content, err := os.ReadFile(s.Path + suffix); err != nil || bytes.Contains(content, []byte("canary")) {
@@ -128,21 +120,15 @@ func (suite database) TestKeysOfEndedPlacesGo(t *testing.T) {
 func (suite database) TestSecretsGoWhenTheLogIsFree(t *testing.T) {
 	s := suite.filled(t)
 	held, err := s.Reader.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	defer held.Rollback()
-	if err := held.QueryRow(`SELECT count(*) FROM services`).Scan(new(int)); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, held.QueryRow(`SELECT count(*) FROM services`).Scan(new(int)))
 	s.configure(withSecret("canary00001"))
 	s.configure(withSecret("another"))
 	if log, err := os.Stat(s.Path + "-wal"); err != nil || log.Size() == 0 {
 		t.Fatal("the log is empty while it is read", err)
 	}
-	if err := held.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, held.Rollback())
 	s.Settle()
 	for _, suffix := range []string{"", "-wal"} {
 		if content, err := os.ReadFile(s.Path + suffix); err != nil || bytes.Contains(content, []byte("canary")) {

@@ -35,25 +35,19 @@ func (suite database) TestOpenAgain(t *testing.T) {
 	var saved mesh.Addresses
 	for range 3 {
 		s, err := suite.open(t, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
 		owners = append(owners, s.Owner)
 		if !s.Addresses.Equal(saved) {
 			t.Errorf("addresses %v, want %v", s.Addresses, saved)
 		}
 		saved = mesh.Addresses{IPv4: netip.AddrFrom4([4]byte{203, 0, 113, byte(len(owners))}), IPv6: netip.MustParseAddr("2001:db8::7"),
 			Named: map[string]mesh.Pair{"wan" + fmt.Sprint(len(owners)): {IPv4: netip.MustParseAddr("198.51.100.7")}, "wan": {IPv6: netip.MustParseAddr("2001:db8::8")}, "off": {}}}
-		if err := s.SaveAddresses(t.Context(), saved); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, s.SaveAddresses(t.Context(), saved))
 		s.reconfigure(fmt.Sprint("svc-", len(owners)), "{}")
 		if services := s.count(`SELECT count(*) FROM services`); services != len(owners) {
 			t.Errorf("%d services, want %d", services, len(owners))
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, s.Close())
 	}
 	if !regexp.MustCompile(`^[0-9a-f]{12}$`).MatchString(owners[0]) || owners[1] != owners[0] || owners[2] != owners[0] {
 		t.Errorf("owners %q", owners)
@@ -72,16 +66,10 @@ func (suite database) TestNewerSchemaIsRefused(t *testing.T) {
 	if err := s.Reader.QueryRow(`PRAGMA user_version`).Scan(&version); err != nil || version != today {
 		t.Errorf("version %d, %v, want %d", version, err, today)
 	}
-	if _, err := s.Writer.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, today+1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, s.Writer, fmt.Sprintf(`PRAGMA user_version = %d`, today+1))
+	support.Must(t, s.Close())
 	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	_, err = suite.open(t, path)
 	if err == nil || !strings.Contains(err.Error(), "newer") || !strings.Contains(err.Error(), path) {
 		t.Errorf("openStore: %v", err)
@@ -97,9 +85,7 @@ func (suite database) TestFileMode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "meshddns.db")
 			if mode != 0 {
-				if err := os.WriteFile(path, nil, mode); err != nil {
-					t.Fatal(err)
-				}
+				support.Must(t, os.WriteFile(path, nil, mode))
 			}
 			if mode == 0o400 && os.Getuid() != 0 {
 				t.Skip("only root opens it")
@@ -124,12 +110,8 @@ func (suite database) TestFileModeOfLeftLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	for _, suffix := range []string{"-wal", ""} { // what the log loses meanwhile, the file gets
 		content, err := os.ReadFile(killed.Path + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path+suffix, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
+		support.Must(t, os.WriteFile(path+suffix, content, 0o644))
 	}
 	s := suite.mustOpen(t, path)
 	if services := s.count(`SELECT count(*) FROM services`); services != 1 {
@@ -150,15 +132,11 @@ func (suite database) TestOddFileNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 			s := suite.mustOpen(t, path)
 			s.reconfigure("svc", "{}")
 			s.copy()
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, s.Close())
 			entries, err := os.ReadDir(filepath.Dir(path))
 			if err != nil || len(entries) != 2 || entries[0].Name() != filepath.Base(path) || entries[1].Name() != filepath.Base(path)+"-lock" {
 				t.Errorf("in the folder: %v, %v", entries, err)
@@ -176,9 +154,7 @@ func (suite Suite) PathsOfOneFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	first := suite.mustOpen(t, "meshddns.db")
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, first.Close())
 	for _, path := range []string{"./meshddns.db", "../" + filepath.Base(dir) + "/meshddns.db", dir + "/meshddns.db", "/" + dir + "/meshddns.db"} {
 		again, err := suite.open(t, path)
 		if err != nil {
@@ -197,9 +173,7 @@ func (suite database) TestLeftBackupsOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	others := filepath.Join(dir, "other", ".meshddns-backup-1")
 	for _, path := range []string{others, filepath.Join(dir, "*")} {
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, os.MkdirAll(path, 0o700))
 	}
 	suite.mustOpen(t, filepath.Join(dir, "*", "meshddns.db"))
 	if _, err := os.Stat(others); err != nil {
@@ -211,9 +185,7 @@ func (suite database) TestLeftBackupsOfOthers(t *testing.T) {
 func (suite database) TestOpenFails(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
-	if err := os.WriteFile(text, []byte(strings.Repeat("this is no database\n", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, os.WriteFile(text, []byte(strings.Repeat("this is no database\n", 100)), 0o600))
 	for name, path := range map[string]string{"a folder": dir, "no folder": filepath.Join(dir, "none", "x.db"), "another kind of file": text} {
 		if s, err := suite.open(t, path); err == nil {
 			t.Errorf("%s: no error", name)
@@ -231,12 +203,8 @@ func (suite database) TestLeftBackupsAreRemoved(t *testing.T) {
 	io.WriteString(hash, path)
 	own := fmt.Sprintf(".meshddns-backup-%016x-123", hash.Sum64())
 	for _, name := range []string{own, ".meshddns-backup-123", "backup"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name, "copy.db"), []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, os.MkdirAll(filepath.Join(dir, name), 0o700))
+		support.Must(t, os.WriteFile(filepath.Join(dir, name, "copy.db"), []byte("x"), 0o600))
 	}
 	suite.mustOpen(t, path)
 	left, err := filepath.Glob(filepath.Join(dir, "*backup*", "copy.db"))
@@ -255,9 +223,7 @@ func (suite database) TestSecondProgramIsRefused(t *testing.T) {
 	dir := filepath.Dir(first.Path)
 	link, folder := filepath.Join(t.TempDir(), "link.db"), filepath.Join(t.TempDir(), "folder")
 	for from, to := range map[string]string{link: first.Path, folder: dir} {
-		if err := os.Symlink(to, from); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, os.Symlink(to, from))
 	}
 	for _, path := range []string{first.Path, dir + "/./meshddns.db", filepath.Join(folder, "meshddns.db"), link} {
 		second, err := suite.tryOpen(t, path)
@@ -271,9 +237,7 @@ func (suite database) TestSecondProgramIsRefused(t *testing.T) {
 	if services := first.count(`SELECT count(*) FROM services`); services != 1 {
 		t.Errorf("the first program: %d services", services)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, first.Close())
 	if again := suite.mustOpen(t, first.Path); again.Owner != first.Owner {
 		t.Errorf("owner %q, want %q", again.Owner, first.Owner)
 	}
@@ -313,22 +277,12 @@ func (suite database) TestForeignDatabase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "places.sqlite")
 			db, err := sql.Open("sqlite3", "file:"+path+c.settings)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := db.Exec(c.statements); err != nil {
-				t.Fatal(err)
-			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(path, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, err)
+			support.Exec(t, db, c.statements)
+			support.Must(t, db.Close())
+			support.Must(t, os.Chmod(path, 0o644))
 			before, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, err)
 			s, err := suite.open(t, path)
 			if err == nil {
 				s.Close()
@@ -354,17 +308,11 @@ func (suite database) TestForeignDatabase(t *testing.T) {
 func (suite database) TestForeignLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "places.sqlite")
 	db, err := sql.Open("sqlite3", "file:"+path+"?_journal_mode=WAL")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	defer db.Close()
-	if _, err := db.Exec(`CREATE TABLE bookmarks (url TEXT)`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `CREATE TABLE bookmarks (url TEXT)`)
 	before, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	s, err := suite.open(t, path)
 	if err == nil {
 		s.Close()
@@ -384,12 +332,8 @@ func (suite database) TestNewDatabaseIsTold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "typo.db")
 	for start := 1; start <= 2; start++ {
 		s, err := suite.open(t, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
+		support.Must(t, s.Close())
 		out += s.log.String()
 		if got := strings.Count(out, `level=WARN msg="a new database is made" file=`+path); got != 1 {
 			t.Errorf("told %d times at start %d: %s", got, start, out)
@@ -408,9 +352,7 @@ func (suite database) TestFileComesBack(t *testing.T) {
 		}
 	}
 	kept := filepath.Join(filepath.Dir(path), "kept.db")
-	if err := os.Rename(path, kept); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, os.Rename(path, kept))
 	if err := first.Close(); err != nil { // SQLite leaves the log of a file that was moved
 		t.Fatal(err)
 	}
@@ -418,9 +360,7 @@ func (suite database) TestFileComesBack(t *testing.T) {
 		s.Close()
 		t.Error("a database is made beside the log of another")
 	}
-	if err := os.Rename(kept, path); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, os.Rename(kept, path))
 	s := suite.mustOpen(t, path)
 	if got := s.usages(""); len(got) != 3 {
 		t.Errorf("%d usages", len(got))

@@ -103,9 +103,7 @@ func (suite Suite) tryOpen(t testing.TB, path string) (*host, error) {
 func (suite Suite) mustOpen(t testing.TB, path string) *host {
 	t.Helper()
 	h, err := suite.open(t, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	t.Cleanup(func() { h.Close() })
 	return h
 }
@@ -248,9 +246,7 @@ func (suite Suite) serving(t testing.TB) *host {
 	h.cache = cache
 	h.Subscribe(cache.Committed)
 	server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: h.Zones, Own: own, Cache: cache}, h.logger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	for _, task := range []func(context.Context) error{server.Serve, cache.Run} {
@@ -330,9 +326,7 @@ func (h *host) serviceOf(config string) (id string) {
 // reconfigure replaces a service's config.
 func (h *host) reconfigure(id, config string) {
 	h.t.Helper()
-	if err := h.putService(id, config); err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, h.putService(id, config))
 }
 
 // isProbe reports whether a name is one at which the engine tries whether two keys

@@ -15,6 +15,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // TestTwoKeys has a service whose key is not the configuration's, at one
@@ -84,9 +85,7 @@ func (suite publishing) TestKeepsKeys(t *testing.T) {
 	for name, take := range map[string]func(t *testing.T, h *host, service string, u usage){
 		"the service is deleted": func(t *testing.T, h *host, service string, u usage) {
 			h.force(u)
-			if err := h.deleteService(service); err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, h.deleteService(service))
 		},
 		"the service gets another": func(_ *testing.T, h *host, service string, _ usage) {
 			h.vendor("next")
@@ -188,9 +187,7 @@ func (suite publishing) TestWrongSecret(t *testing.T) {
 	}
 	check("the report", r.FirstBad().Fault, english, chinese)
 	stored, err := h.Ledger.LastReport(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	check("the stored report", stored.FirstBad().Fault, english, chinese)
 	if now, err := h.usage(u.ID); err != nil || !strings.HasSuffix(now.Publish.Error, english) {
 		t.Errorf("the usage: %+v, %v", now, err)
@@ -218,9 +215,7 @@ func (suite publishing) TestWrongSecret(t *testing.T) {
 	} else {
 		check("the leftover", all[0].Place.Fault, english, chinese)
 	}
-	if err := h.deleteService(service); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, h.deleteService(service))
 	v.mu.Lock()
 	v.zones = map[string][]string{"token:right": {"example.com other"}} // else this key would withdraw it
 	v.mu.Unlock()
@@ -355,9 +350,7 @@ func (suite publishing) TestProbe(t *testing.T) {
 			probe := reconcile.NewProbeRecord(h.Owner, servertest.Zone)
 			place := reconcile.Place{Name: probe.Name, Zone: servertest.Zone, ZoneID: servertest.Zone, Doubt: reconcile.Doubt{Value: probe.Value},
 				Account: reconcile.Account{Provider: "other", AccessKeyID: "key", Secret: "secret of the probe"}}
-			if err := h.Ledger.AddProbe(t.Context(), &place); err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, h.Ledger.AddProbe(t.Context(), &place))
 			other.put(servertest.Zone, probe.Name, provider.Value{probe.Value})
 			other.put(servertest.Zone, probe.Name, provider.Value{"another's"})
 			h.run()

@@ -18,6 +18,7 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // version gives a function whose value changes with each write by another.
@@ -25,15 +26,11 @@ func (h *host) version() func() int {
 	h.t.Helper()
 	h.Settle()
 	db, err := sql.Open("sqlite3", "file:"+h.Path+"?_busy_timeout=5000")
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, err)
 	h.t.Cleanup(func() { db.Close() })
 	db.SetMaxOpenConns(1)
 	return func() (version int) {
-		if err := db.QueryRow(`PRAGMA data_version`).Scan(&version); err != nil {
-			h.t.Fatal(err)
-		}
+		support.Must(h.t, db.QueryRow(`PRAGMA data_version`).Scan(&version))
 		return version
 	}
 }
@@ -41,17 +38,13 @@ func (h *host) version() func() int {
 // exec changes the database as no function of the store does.
 func (h *host) exec(statement string) {
 	h.t.Helper()
-	if _, err := h.Writer.Exec(statement); err != nil {
-		h.t.Fatal(err)
-	}
+	support.Exec(h.t, h.Writer, statement)
 }
 
 // count is the number that a query gives.
 func (h *host) count(query string) (n int) {
 	h.t.Helper()
-	if err := h.Reader.QueryRow(query).Scan(&n); err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, h.Reader.QueryRow(query).Scan(&n))
 	return n
 }
 
@@ -61,9 +54,7 @@ func (h *host) rows() (all []string) {
 	all, err := sqlite.Collect(context.Background(), h.Reader, sqlite.Text, `
 		SELECT json_array(name, version, due, lane, pass) FROM names UNION ALL
 		SELECT json_array(id, name, account, zone, state, standing, doubt, look_at, code, attempts, at, since) FROM places`)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, err)
 	return all
 }
 
@@ -86,9 +77,7 @@ func (h *host) foreign(s servertest.Server, name string, v provider.Value) {
 		s.Update(h.t, fmt.Sprintf("add %s %d TXT %s", name, dnsForeignTTL, dnsQuoted(v)))
 		return
 	}
-	if _, err := h.Writer.Exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, ?)`, dnsKey(name), dns.TXTData(v), dnsForeignTTL); err != nil {
-		h.t.Fatal(err)
-	}
+	support.Exec(h.t, h.Writer, `INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, ?)`, dnsKey(name), dns.TXTData(v), dnsForeignTTL)
 	h.outside(builtin.Changed{Records: []string{dnsKey(name)}})
 }
 
@@ -102,9 +91,7 @@ func dnsKey(name string) string {
 func (h *host) places(name string) (places []reconcile.Place) {
 	h.t.Helper()
 	state, err := h.Ledger.State(context.Background(), []string{name})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, err)
 	places = state.Names[0].Places
 	slices.SortFunc(places, func(a, b reconcile.Place) int { return cmp.Compare(a.ID, b.ID) })
 	return places
@@ -144,9 +131,7 @@ func (h *host) taken(prefix string) int {
 func (h *host) leftovers() (names []string) {
 	h.t.Helper()
 	all, err := h.Ledger.Leftovers(context.Background(), 0, 100)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, err)
 	for _, p := range all {
 		names = append(names, p.Place.Name)
 	}
@@ -157,9 +142,7 @@ func (h *host) leftovers() (names []string) {
 func (h *host) standing(name string) (texts []string) {
 	h.t.Helper()
 	set, err := builtin.Client{Store: h.Zones}.Read(context.Background(), "", name, provider.TXT)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, err)
 	for _, v := range set.Values {
 		texts = append(texts, dnsQuoted(v))
 	}

@@ -17,6 +17,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // delay makes the next change fail by time and arrive 1.5 s later.
@@ -318,9 +319,7 @@ func (suite publishing) TestAdopts(t *testing.T) {
 	if err := h.Ledger.Adopt(t.Context(), h.Owner); !errors.Is(err, ledger.ErrOwnOwner) {
 		t.Errorf("one's own owner: %v", err)
 	}
-	if err := h.Ledger.Adopt(t.Context(), "aaaaaaaaaaaa"); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, h.Ledger.Adopt(t.Context(), "aaaaaaaaaaaa"))
 	const elsewhere = " skipped of_adopted_owner" // told, because after a reset that forgot it nothing else would find it
 	wantReport(t, h.run(), "_mesh.later.example.com"+elsewhere, "_mesh.not.example.com"+elsewhere, dnsOffice+" update", "1 unchanged")
 	u := h.reserve(service, "later", 43)

@@ -77,9 +77,7 @@ func (suite database) TestMigratedValues(t *testing.T) {
 // TestMigratedFileMode has the files of a migrated database readable by their owner only.
 func (suite database) TestMigratedFileMode(t *testing.T) {
 	path := oldfile.New(t)
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, os.Chmod(path, 0o644))
 	suite.mustOpen(t, path)
 	files, err := filepath.Glob(path + "*")
 	if err != nil || len(files) < 3 {
@@ -98,9 +96,7 @@ func (suite database) TestOlderSchemaIsRefused(t *testing.T) {
 	closed, killed := oldfile.New(t, `PRAGMA user_version = 9`), filepath.Join(t.TempDir(), "meshddns.db")
 	open := oldfile.New(t)
 	db := support.OpenSQLite(t, open, "_journal_mode=WAL")
-	if _, err := db.Exec(`PRAGMA user_version = 9`); err != nil {
-		t.Fatal(err)
-	}
+	support.Exec(t, db, `PRAGMA user_version = 9`)
 	for name, content := range filesBeside(t, open) {
 		support.WriteFile(t, filepath.Join(filepath.Dir(killed), name), string(content))
 	}
@@ -138,8 +134,6 @@ func filesBeside(t *testing.T, path string) map[string][]byte {
 			files[entry.Name()], err = os.ReadFile(filepath.Join(filepath.Dir(path), entry.Name()))
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	return files
 }

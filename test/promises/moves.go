@@ -10,6 +10,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // TestMovesWithoutGap moves a value to another provider that takes nothing
@@ -257,9 +258,7 @@ func (suite publishing) TestPreviewOfMoves(t *testing.T) {
 	preview := func(h *host, want ...string) {
 		t.Helper()
 		r, err := h.engine.Preview(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
 		wantReport(t, r, want...)
 	}
 	both := []string{dnsHost + " create", dnsHost + " delete", dnsOffice + " create", dnsOffice + " delete"}

@@ -15,6 +15,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // bubbles runs tests, each in a bubble with a clock of its own.
@@ -525,9 +526,7 @@ func (suite publishing) TestRunStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 20 { // which of its reasons to go on it sees first is chance
-		if err := h.engine.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, h.engine.Run(ctx))
 	}
 }
 

@@ -559,9 +559,7 @@ func (suite publishing) TestLeftovers(t *testing.T) {
 			err = h.Ledger.ForgetLeftover(t.Context(), p.Place.ID)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	h.run()
 	h.wantTaken("office", 0)
 	gone.works()

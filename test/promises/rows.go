@@ -50,9 +50,7 @@ func (suite database) TestReservationsOnFullDisk(t *testing.T) {
 	s := suite.filled(t)
 	limit := func(pages string) {
 		t.Helper()
-		if _, err := s.Writer.Exec(`PRAGMA max_page_count = ` + pages); err != nil {
-			t.Fatal(err)
-		}
+		support.Exec(t, s.Writer, `PRAGMA max_page_count = `+pages)
 	}
 	limit("60")
 	var mu sync.Mutex
@@ -105,9 +103,7 @@ func (suite database) TestReservationsOnFullDisk(t *testing.T) {
 func (suite database) TestSchemaRefuses(t *testing.T) {
 	s := suite.filled(t)
 	u, err := s.tryReserve("svc", "Office", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	const usages = `INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at) VALUES `
 	const bindings = `INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES `
 	const places = `INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since) VALUES `
@@ -218,9 +214,7 @@ func checkTotals(t *testing.T, s *host) (seen map[string]bool) {
 		count[string(state)] = `SELECT count(*) FROM usages WHERE state = '` + string(state) + `'`
 	}
 	own, err := s.Ledger.OwnState(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	totals[string(own)]--
 	seen = map[string]bool{}
 	for what, query := range count {
@@ -263,27 +257,19 @@ func (suite database) TestKeysOfAccounts(t *testing.T) {
 	put("two")
 	check("two")
 	state, err := s.Ledger.State(ctx, []string{"_txt.example.com"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	p := reconcile.Place{Name: "_txt.example.com", Account: state.Names[0].Own.Account, Zone: "example.com", State: reconcile.Published, Standing: "v"}
-	if err := s.Ledger.Settle(ctx, reconcile.Settlement{Places: []reconcile.Place{p}}); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, s.Ledger.Settle(ctx, reconcile.Settlement{Places: []reconcile.Place{p}}))
 	put("three")
 	check("three", "two")
 	s.reconfigure("own", dnsConfig("o.example", "provider", "alidns", "access_key_id", "four", "access_key_secret", "secret of four"))
 	check("four", "three", "two")
-	if err := s.deleteService("own"); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, s.deleteService("own"))
 	check("three", "two")
 	if state, err = s.Ledger.State(ctx, []string{"_txt.example.com"}); err != nil || len(state.Names[0].Places) != 1 {
 		t.Fatal(state, err)
 	}
-	if err := s.Ledger.Settle(ctx, reconcile.Settlement{Ended: state.Names[0].Places}); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, s.Ledger.Settle(ctx, reconcile.Settlement{Ended: state.Names[0].Places}))
 	check("three")
 }
 
@@ -305,9 +291,7 @@ func (suite database) TestListsWhileAccountsGo(t *testing.T) {
 		left := reconcile.Place{Name: "_txt.example.com", Account: state.Names[0].Own.Account, Zone: "example.com", State: reconcile.Leftover, Standing: "v"}
 		return s.Ledger.Settle(ctx, reconcile.Settlement{Ended: state.Names[0].Places, Places: []reconcile.Place{left}})
 	}
-	if err := put(0); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, put(0))
 	changed := make(chan error, 1)
 	go func() {
 		var err error
@@ -340,17 +324,13 @@ func (suite database) TestSettleAfterAccount(t *testing.T) {
 	s := suite.filled(t)
 	s.configure(members{"provider": "alidns", "access_key_id": "x", "access_key_secret": "secret of x", "domain": "example.com", "txt_record_name": "_txt"})
 	state, err := s.Ledger.State(t.Context(), []string{"_txt.example.com"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	kept := reconcile.Place{Name: "_txt.example.com", Account: state.Names[0].Own.Account, Zone: "example.com", State: reconcile.Failed}
 	lost := kept
 	lost.Account.ID += 1000
 	released := kept
 	released.Name = "_mesh.released.example.com"
-	if err := s.Ledger.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{lost, released, kept}}); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, s.Ledger.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{lost, released, kept}}))
 	if got := support.Rows(t, s.Reader, `SELECT name, state FROM places`); len(got) != 1 || got[0] != "_txt.example.com | failed" {
 		t.Errorf("places %q", got)
 	}

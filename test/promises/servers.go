@@ -36,9 +36,7 @@ func (suite publishing) TestWanted(t *testing.T) {
 			h := suite.newHost(t, dnsBuiltinServer)
 			u := h.reserve(h.serviceOf(test.config), test.prefix, 1)
 			state, err := h.Ledger.State(t.Context(), []string{u.Name})
-			if err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, err)
 			var got []string
 			target := reconcile.Desired(state, *h.addresses.Load())[0]
 			for _, r := range target.Records {
@@ -173,9 +171,7 @@ func (suite publishing) TestPreview(t *testing.T) {
 		serial, version := s.Serial(t), h.version()
 		before := version()
 		r, err := h.engine.Preview(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		support.Must(t, err)
 		wantReport(t, r, "_mesh.gone.example.com delete", "_mesh.new.example.com create", dnsOffice+" update", "1 unchanged")
 		if s.Serial(t) != serial || version() != before {
 			t.Errorf("serial %s, was %s; data version %d, was %d", s.Serial(t), serial, version(), before)
@@ -561,9 +557,7 @@ func (suite publishing) TestServiceGone(t *testing.T) {
 	u := h.reserve(service, "office", 42)
 	h.run()
 	h.force(u)
-	if err := h.deleteService(service); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, h.deleteService(service))
 	wantReport(t, h.run(), name+" delete", "1 unchanged")
 	h.wantStanding(name)
 	wantReport(t, h.run(), "1 unchanged")

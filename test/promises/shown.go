@@ -126,18 +126,14 @@ func (h *shownHost) check(when string, seen map[reconcile.PlaceState]int) {
 	}
 	slices.Sort(names)
 	state, err := h.Ledger.State(ctx, slices.Compact(names))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, err)
 	for _, r := range reconcile.Outdated(state, h.engine.Addresses()) {
 		stored, err := h.usage(r.Now.ID)
 		h.t.Errorf("%s: %s shows %+v (%v), true is %+v", when, stored.Name, stored, err, r.Now.Shown)
 	}
 	totals := h.totals()
 	own, err := h.Ledger.OwnState(ctx)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, err)
 	counts[own]++
 	for _, state := range reconcile.UsageStates {
 		if totals[string(state)] != counts[state] {

@@ -28,9 +28,7 @@ const (
 // formatted sets the formats of a usage.
 func (h *host) formatted(u usage, formats ...string) {
 	h.t.Helper()
-	if err := h.patch(u.ID, members{"formats": formats}); err != nil {
-		h.t.Fatal(err)
-	}
+	support.Must(h.t, h.patch(u.ID, members{"formats": formats}))
 }
 
 // newSiblingHost makes an appliance with the prefix "office" in several formats.
@@ -144,9 +142,7 @@ func (suite publishing) TestSiblingsAdopted(t *testing.T) {
 	if r := h.run(); r.Counts[reconcile.ActionConflict] != 7 { // two with marks, five without
 		t.Errorf("%+v", r)
 	}
-	if err := h.Ledger.Adopt(t.Context(), lost.Owner); err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, h.Ledger.Adopt(t.Context(), lost.Owner))
 	if r := h.run(); !r.OK() {
 		t.Errorf("%+v", r)
 	}

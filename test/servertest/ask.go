@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"meshddns/internal/dns"
+	"meshddns/test/support"
 )
 
 // patience bounds the wait for an answer.
@@ -18,18 +19,12 @@ func Ask(t testing.TB, server, name string, kind dns.Type) dns.Message {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	owner, err := dns.ParseName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	query := dns.Message{ID: 7, Questions: []dns.Question{{Name: owner, Type: kind, Class: dns.ClassIN}}}
 	data, err := dns.Exchange(ctx, server, query.Pack())
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	answer, err := dns.ParseMessage(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	return answer
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"meshddns/internal/dns"
+	"meshddns/test/support"
 )
 
 // Handler gives the answer to a message, nil for none; forward gives that
@@ -71,9 +72,7 @@ func Relay(t testing.TB, server string, handle Handler) (addr string) {
 func Listen(t testing.TB, tcp func(net.Conn), udp func(query []byte) []byte) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	var working sync.WaitGroup
 	t.Cleanup(working.Wait)
 	t.Cleanup(func() { listener.Close() })
@@ -90,9 +89,7 @@ func Listen(t testing.TB, tcp func(net.Conn), udp func(query []byte) []byte) (ad
 		return addr
 	}
 	packets, err := net.ListenPacket("udp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	t.Cleanup(func() { packets.Close() })
 	working.Go(func() {
 		buffer := make([]byte, dns.MaxMessage)

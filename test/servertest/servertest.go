@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"meshddns/internal/dns"
+	"meshddns/test/support"
 )
 
 // What every server knows. Key and Key512 may change the zone, Key may also
@@ -158,9 +159,7 @@ func run(t testing.TB, p program) Server {
 func At(t testing.TB, address string) Server {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	s := Server{Addr: address, updates: newUpdates(), questions: newQuestions(host, port)}
 	t.Cleanup(s.updates.end)
 	t.Cleanup(s.questions.end)
@@ -374,9 +373,7 @@ func (s Server) Values(t testing.TB, name string) (values [][]string) {
 	for _, rr := range answer.Answers {
 		if rr.Type == dns.TypeTXT && rr.Name.Fold() == answer.Questions[0].Name.Fold() {
 			value, err := dns.ParseTXT(rr.Data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			support.Must(t, err)
 			values = append(values, value)
 		}
 	}

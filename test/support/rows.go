@@ -6,6 +6,15 @@ import (
 	"testing"
 )
 
+// Exec runs statements, which must succeed, in a database or a transaction.
+func Exec(t testing.TB, db interface {
+	Exec(query string, args ...any) (sql.Result, error)
+}, statements string, args ...any) {
+	t.Helper()
+	_, err := db.Exec(statements, args...)
+	Must(t, err)
+}
+
 // Rows gives the rows of a query, a line each, the cells with " | " between them.
 func Rows(t testing.TB, db *sql.DB, query string) (lines []string) {
 	t.Helper()
@@ -24,25 +33,19 @@ func Cells(t testing.TB, db *sql.DB, query string) (all [][]string) {
 	}
 	defer rows.Close()
 	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	cells, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
 	for i := range cells {
 		into[i] = &cells[i]
 	}
 	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, rows.Scan(into...))
 		var row []string
 		for _, cell := range cells {
 			row = append(row, cell.String)
 		}
 		all = append(all, row)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, rows.Err())
 	return all
 }

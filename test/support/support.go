@@ -65,6 +65,14 @@ func Need(t testing.TB, programs ...string) {
 	}
 }
 
+// Must ends the test with an error that is not nil.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Long is the variable that asks for the long forms of the tests: Long=1.
 const Long = "MESHDDNS_LONG"
 
@@ -82,9 +90,7 @@ func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for {
 		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		udp, err := net.ListenPacket("udp", tcp.Addr().String())
 		tcp.Close()
 		if err == nil {
@@ -99,9 +105,7 @@ func FreeAddress(t testing.TB) string {
 func OpenSQLite(t testing.TB, path, options string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite3", "file:"+path+"?"+options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }

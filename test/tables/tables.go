@@ -15,6 +15,7 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
+	"meshddns/test/support"
 )
 
 // Owner is the identifier in the values of the database.
@@ -30,15 +31,11 @@ type Database struct {
 func Open(t testing.TB, path string, log *slog.Logger) *Database {
 	t.Helper()
 	schema, err := os.ReadFile("../../schema.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	db, err := sqlite.Open(t.Context(), path, sqlite.Schema{
 		Tables: string(schema), Own: []string{"appliance"}, First: func(context.Context, *sql.Tx) error { return nil }, Oldest: 1,
 	}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	support.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return &Database{db, t}
 }
@@ -60,9 +57,7 @@ func (d *Database) Fill(provider, config string) {
 		read.Domain, read.Provider = "example.com", provider
 		return ledger.New(ledger.Config{}, "").SaveService(ctx, tx, v, read, sql.Null[int64]{V: account, Valid: true}, "")
 	})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	support.Must(d.t, err)
 }
 
 // Usage reserves a name for network 7. Its id is "u" and the number.
