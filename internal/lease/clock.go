@@ -76,6 +76,23 @@ func (c *clocks) lastRefusal(seq int64) *refusal {
 	return c.refused[seq]
 }
 
+// read returns a copy of the clock of a lease, the zero one if there is none.
+func (c *clocks) read(seq int64) (copied clock) {
+	c.each([]int64{seq}, func(k *clock) { copied = *k })
+	return copied
+}
+
+// each calls f under the lock with the clock of each lease that has one.
+func (c *clocks) each(seqs []int64, f func(*clock)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, seq := range seqs {
+		if k := c.all[seq]; k != nil {
+			f(k)
+		}
+	}
+}
+
 // of returns the clock of a lease, a new one if there is none. The caller holds the lock.
 func (c *clocks) of(l Lease) *clock {
 	k := c.all[l.Seq]
@@ -124,12 +141,7 @@ func (c *clocks) note(k *clock, now time.Time, keep Keep) {
 }
 
 // fresh reports whether a renewal has told the endpoints of a family less than the lease's time ago.
-func (c *clocks) fresh(seq int64, f Family, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := c.all[seq]
-	return k != nil && now.Sub(k.told[f]) < k.ttl
-}
+func (k clock) fresh(f Family, now time.Time) bool { return now.Sub(k.told[f]) < k.ttl }
 
 // change begins a change of some families of a lease, or returns the time until the next one is allowed. undo
 // takes the beginning back if the change fails, and what set has done for it.
@@ -205,9 +217,7 @@ func (c *clocks) forget(seq int64) {
 // ExpiresAt returns the time at which the endpoints of a lease are withdrawn if it is not renewed,
 // zero if none are published.
 func (t *Table) ExpiresAt(seq int64) time.Time {
-	t.clocks.mu.Lock()
-	defer t.clocks.mu.Unlock()
-	if k := t.clocks.all[seq]; k != nil && k.live {
+	if k := t.clocks.read(seq); k.live {
 		return k.ends
 	}
 	return time.Time{}
@@ -219,32 +229,14 @@ func (t *Table) LeftOut(ctx context.Context, l Lease, r Renewal) ([]reconcile.Le
 	if len(r.Endpoints) == 0 {
 		return nil, nil
 	}
-	if all, ok := t.clocks.leftOut(l.Seq, t.config.Now()); ok && !r.Changed {
-		return all, nil
+	now := t.config.Now()
+	k := t.clocks.read(l.Seq)
+	if recent := now.Sub(k.looked) < changePause && !k.looked.After(now); recent && !r.Changed {
+		return k.leftOut, nil
 	}
 	all, err := t.config.Ledger.LeftOut(ctx, l.Name, l.UsageID, l.Slot)
 	if err == nil {
-		t.clocks.noteLeftOut(l.Seq, all, t.config.Now())
+		t.clocks.each([]int64{l.Seq}, func(k *clock) { k.leftOut, k.looked = all, t.config.Now() })
 	}
 	return all, err
-}
-
-// leftOut returns what was left out at the last look; ok is false if that was long ago.
-func (c *clocks) leftOut(seq int64, now time.Time) (all []reconcile.LeftOut, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := c.all[seq]
-	if k == nil || k.looked.IsZero() || now.Sub(k.looked) >= changePause || k.looked.After(now) {
-		return nil, false
-	}
-	return k.leftOut, true
-}
-
-// noteLeftOut notes what is left out now.
-func (c *clocks) noteLeftOut(seq int64, all []reconcile.LeftOut, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if k := c.all[seq]; k != nil {
-		k.leftOut, k.looked = all, now
-	}
 }

@@ -88,7 +88,7 @@ func (t *Table) endGone(ctx context.Context, now time.Time) error {
 		_, stays := slices.BinarySearch(stay, seq)
 		return stays
 	})
-	t.clocks.leave(gone)
+	t.clocks.each(gone, func(k *clock) { k.gone = true })
 	return t.endAll(ctx, gone, now)
 }
 
@@ -102,17 +102,6 @@ func (c *clocks) over(now time.Time) (seqs []int64) {
 		}
 	}
 	return seqs
-}
-
-// leave notes that the usages of leases are released.
-func (c *clocks) leave(seqs []int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, seq := range seqs {
-		if k := c.all[seq]; k != nil {
-			k.gone = true
-		}
-	}
 }
 
 // due returns the leases whose time is over: those that end now, and those that are held back; untold is the number
@@ -218,7 +207,7 @@ func (t *Table) endTogether(ctx context.Context, seqs []int64, now time.Time) er
 		return nil
 	})
 	if err != nil {
-		t.clocks.abandon(seqs)
+		t.clocks.each(seqs, func(k *clock) { k.ending = false })
 	}
 	return err
 }
@@ -226,34 +215,13 @@ func (t *Table) endTogether(ctx context.Context, seqs []int64, now time.Time) er
 // begin marks leases whose time is still over as ending, and returns them. From then on a renewal
 // takes a transaction.
 func (c *clocks) begin(seqs []int64, now time.Time) (ending []int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, seq := range seqs {
-		if k := c.all[seq]; k != nil && !k.ends.After(now) {
+	c.each(seqs, func(k *clock) {
+		if !k.ends.After(now) {
 			k.ending = true
-			ending = append(ending, seq)
+			ending = append(ending, k.seq)
 		}
-	}
+	})
 	return ending
-}
-
-// abandon takes begin back.
-func (c *clocks) abandon(seqs []int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, seq := range seqs {
-		if k := c.all[seq]; k != nil {
-			k.ending = false
-		}
-	}
-}
-
-// stillEnding reports whether a lease was not renewed after begin.
-func (c *clocks) stillEnding(seq int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := c.all[seq]
-	return k != nil && k.ending
 }
 
 // ended removes the clock of a lease that has ended, unless the lease was renewed in the same commit.
@@ -270,7 +238,7 @@ func (c *clocks) ended(seq int64, now time.Time) {
 
 // expire withdraws the endpoints of a lease that is still ending, and returns the name that is due by that, "" for none.
 func (t *Table) expire(ctx context.Context, tx *sql.Tx, seq int64, now time.Time) (name string, err error) {
-	if !t.clocks.stillEnding(seq) {
+	if !t.clocks.read(seq).ending { // it was renewed after begin
 		return "", nil
 	}
 	sqlite.Touch(ctx, expired{seq, now})
@@ -308,12 +276,4 @@ func (c *clocks) heldBack(now time.Time) (seqs []int64) {
 		}
 	}
 	return seqs
-}
-
-// isHeld reports whether a lease is held back.
-func (c *clocks) isHeld(seq int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := c.all[seq]
-	return k != nil && !k.held.IsZero()
 }

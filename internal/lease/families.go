@@ -68,8 +68,9 @@ func changedFamilies(before, after []string) (changed [families]bool) {
 // permitted any more, does not.
 func (t *Table) merged(l Lease, told []string, keep Keep, now time.Time) []string {
 	var kept [families][]string
+	known := t.clocks.read(l.Seq)
 	for f := range families {
-		if keep[f] == Preserve || keep[f] == Stay && t.clocks.fresh(l.Seq, f, now) {
+		if keep[f] == Preserve || keep[f] == Stay && known.fresh(f, now) {
 			kept[f] = slices.DeleteFunc(ofFamily(l.Endpoints, f), func(text string) bool { return l.check(text) != nil })
 		}
 	}

@@ -121,7 +121,7 @@ func (t *Table) shownAll(leases []Lease, err error) (all []mesh.NodeLease, _ err
 			Usage: l.Usage, UsageID: l.UsageID, Name: l.Name, Slot: l.Slot, State: "ended", From: l.RenewedBy, Endpoints: l.Endpoints, Renewed: l.RenewedAt, Ends: t.ExpiresAt(l.Seq),
 		}
 		switch {
-		case len(l.Endpoints) > 0 && t.clocks.isHeld(l.Seq):
+		case len(l.Endpoints) > 0 && !t.clocks.read(l.Seq).held.IsZero():
 			shown.State = "held"
 		case len(l.Endpoints) > 0:
 			shown.State = "live"
