@@ -53,8 +53,8 @@ func TestLeaseRanges(t *testing.T) {
 	w := newWorld(t, every5, "udp://192.0.2.1:1")
 	w.control.Addresses = []string{control.address}
 	for _, l := range []struct{ slot, cidrs, endpoint string }{{"a", `[]`, a.endpoint()}, {"b", `["192.0.2.0/24","127.0.0.0/8"]`, b.endpoint()}} {
-		w.db.Exec(`INSERT INTO leases (id, usage, slot, token, schemes, cidrs, ttl, template, peer_id, endpoints, renewed_at, renewed_by)
-			VALUES (?1, 1, ?1, CAST(?1 AS BLOB), '[]', ?2, 60, '[]', '', json_array(?3), 0, '')`, l.slot, l.cidrs, l.endpoint)
+		w.db.Exec(`INSERT INTO leases (id, usage, slot, token, schemes, cidrs, ttl, template, peer_id, endpoints, renewed_at, renewed_by, acme)
+			VALUES (?1, 1, ?1, CAST(?1 AS BLOB), '[]', ?2, 60, '[]', '', json_array(?3), 0, '', 0)`, l.slot, l.cidrs, l.endpoint)
 	}
 	w.pass(30 * time.Second)
 	w.wantDead(a.endpoint())
