@@ -263,7 +263,7 @@ func (t *Table) WriteMetrics(page *daemon.Page, all, live uint64) {
 	page.Family("meshddns_leases_held", "gauge", "Leases whose time is over and whose endpoints stay, because too many have ended at once.")
 	page.Figure(uint64(len(t.clocks.heldBack(t.config.Now()))))
 	t.renewals.Write(page, "meshddns_lease_renewals_total", "Renewals of leases.")
-	t.refused.Write(page, "meshddns_lease_refused_total", "Renewals that were refused.")
+	t.refused.Write(page, "meshddns_lease_refused_total", "Renewals and challenges that were refused.")
 }
 
 // heldBack returns the leases that are held back.
