@@ -108,10 +108,12 @@ func check(value string) error {
 // put puts a challenge, and answers with data when the authority sees it.
 func (s *calls) put(r *http.Request, l lease.Lease, value string, data any) (reply web.Reply, err error) {
 	reply = web.Reply{Data: data, Bare: true, ID: l.ID, Audit: web.NotAudited}
-	if !l.ACME {
+	switch err := check(value); {
+	case !l.ACME:
 		return reply, lease.ErrNotPermitted
-	}
-	if err := check(value); err != nil {
+	case l.Releasing:
+		return reply, lease.ErrReleased
+	case err != nil:
 		return reply, err
 	}
 	ctx, cancel, err := web.Wait(r, patience)

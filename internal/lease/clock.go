@@ -56,7 +56,7 @@ type refusal struct {
 // maxRefusals bounds the refusals in memory. One beyond it makes all others forgotten.
 const maxRefusals = 4096
 
-// refuse notes the last refusal of a lease; nil stands for a renewal.
+// refuse notes the last refusal of a lease; nil stands for a renewal or a challenge that was granted.
 func (c *clocks) refuse(seq int64, last *refusal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -44,7 +44,6 @@ func (s *Nodes) renewing(renew Door) http.Handler {
 // fault is ours.
 func (s *Nodes) judged(r *http.Request, l Lease, err error) error {
 	if err == nil {
-		s.Leases.clocks.refuse(l.Seq, nil)
 		return nil
 	}
 	f := web.FailureOf(err, s.Broken)

@@ -370,6 +370,7 @@ func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep K
 	defer func() {
 		if err == nil {
 			t.renewals.Add(1, changedLabel(r.Changed))
+			t.clocks.refuse(l.Seq, nil)
 		}
 	}()
 	if l.Releasing {
