@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,6 +67,81 @@ func TestProvisionedBoot(t *testing.T) {
 	if code := exitCode(err); code != 1 || string(out) != file+":1: owner: is 7, want a string\n" {
 		t.Errorf("-check: status %d, %s", code, out)
 	}
+}
+
+// The right to challenges comes from a file, GET state has it, and the token works at a copy of the appliance. A file that takes the
+// right away takes the values away, too.
+func TestProvisionedChallenges(t *testing.T) {
+	t.Parallel()
+	dir, state := t.TempDir(), filepath.Join(t.TempDir(), "state.json")
+	const token, name = "0123456789abcdef-of-the-node", "_acme-challenge.office.mesh.example.com"
+	site := func(file, acme string) {
+		support.WriteFile(t, file, `{"configuration": {"provider": "builtin", "access_key_id": "-", "access_key_secret": "-", "domain": "mesh.example.com",
+				"txt_record_name": "@", "enabled": true, "sync_mode": "auto", "txt_endpoints": ["tcp://203.0.113.7:1"]},
+			"services": [{"id": "svc", "name": "Service", "config": {"domain": "mesh.example.com"}}],
+			"usages": [{"service_id": "svc", "prefix_mode": "custom", "custom_prefix": "office", "network_id": 7, "leases": [{"slot": "a", "ttl": 3600, "token": "`+token+`"`+acme+`}]}]}`)
+	}
+	put := func(status int, nodes *program, text string) {
+		t.Helper()
+		nodes.call(status, "POST", "/update", `{"txt":"`+proof(text)+`"}`, "X-Api-Key", token)
+	}
+	stands := func(p *program, want ...string) {
+		t.Helper()
+		p.eventually("the values "+strings.Join(want, " "), func() bool {
+			got := strings.Fields(p.txt(name))
+			slices.Sort(got)
+			slices.Sort(want)
+			return slices.Equal(got, want)
+		})
+	}
+	file := filepath.Join(dir, "site.json")
+	site(file, `, "acme": true`)
+	p, nodes := startNodes(t, filepath.Join(t.TempDir(), "one.db"), "-provision", dir)
+	put(200, nodes, "1")
+	stands(p, proof("1"))
+
+	written := p.call(200, "GET", "/api/v1/ddns/state", "").body
+	if strings.Count(written, `"acme":true`) != 1 || strings.Contains(written, proof("1")) {
+		t.Errorf("the state is %s", written)
+	}
+	support.WriteFile(t, state, strings.Replace(written, `"********"`, `"-"`, 1))
+	second, nodesOfSecond := startNodes(t, filepath.Join(t.TempDir(), "two.db"), "-provision", state)
+	put(200, nodesOfSecond, "2")
+	stands(second, proof("2"))
+	if again := second.call(200, "GET", "/api/v1/ddns/state", "").body; leasesIn(again) != leasesIn(written) {
+		t.Errorf("the state of the copy is\n%s\nwant\n%s", again, written)
+	}
+
+	// Another member changes, and the values stay.
+	put(200, nodes, "3")
+	site(file, `, "acme": true, "schemes": ["tcp"]`)
+	reload := func(acme string) {
+		t.Helper()
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		p.eventually("the state has "+acme, func() bool {
+			return strings.Contains(p.call(200, "GET", "/api/v1/ddns/state", "").body, acme)
+		})
+	}
+	reload(`"schemes":["tcp"]`)
+	p.settled()
+	stands(p, proof("1"), proof("3"))
+	for _, without := range []string{"", `, "acme": false`} {
+		site(file, `, "acme": true`)
+		reload(`"acme":true`)
+		put(200, nodes, "4")
+		site(file, without)
+		reload(`"acme":false`)
+		stands(p)
+		put(403, nodes, "4")
+	}
+}
+
+// leasesIn gives what a document of the state has of leases.
+func leasesIn(state string) string {
+	_, leases, _ := strings.Cut(state, `"leases":`)
+	return leases
 }
 
 // exitCode is the status that a program has ended with.

@@ -132,7 +132,7 @@ func (w *roleWorld) stored() string {
 	w.t.Helper()
 	return strings.Join(support.Rows(w.t, w.db, `
 		SELECT max(seq), (SELECT group_concat(id || description || txt_endpoints) FROM usages), (SELECT group_concat(status) FROM bindings),
-		       (SELECT group_concat(id || hex(token)) FROM leases), (SELECT group_concat(id || config) FROM services), (SELECT group_concat(key || caller) FROM replays),
+		       (SELECT group_concat(id || hex(token) || acme) FROM leases), (SELECT group_concat(usage || value) FROM challenges), (SELECT group_concat(id || config) FROM services), (SELECT group_concat(key || caller) FROM replays),
 		       (SELECT group_concat(id) FROM notifications), (SELECT group_concat(id) FROM secondaries), (SELECT group_concat(updated_at) FROM configuration)
 		FROM events WHERE kind <> 'backup.made'`), "\n")
 }
@@ -237,7 +237,7 @@ func TestForeignUsages(t *testing.T) {
 	before := w.stored()
 	for _, ask := range [][3]string{
 		{"GET", "", ""}, {"HEAD", "", ""}, {"PATCH", "", `{"description":"x"}`}, {"PATCH", "?wait=1", `{"description":"x","service_id":"own"}`}, {"DELETE", "", ""}, {"DELETE", "?force=1", ""}, {"DELETE", "?wait=1", ""},
-		{"GET", "/leases", ""}, {"POST", "/leases", `{"slot":"a","ttl":60}`}, {"POST", "/leases?replace=1", `{"slot":"a","ttl":60}`}, {"DELETE", "/leases/" + w.leases["other"], ""}, {"DELETE", "/leases/" + w.leases["own"], ""},
+		{"GET", "/leases", ""}, {"POST", "/leases", `{"slot":"a","ttl":60}`}, {"POST", "/leases?replace=1", `{"slot":"a","ttl":60,"acme":true}`}, {"DELETE", "/leases/" + w.leases["other"], ""}, {"DELETE", "/leases/" + w.leases["own"], ""},
 		{"GET", "/events", ""}, {"GET", "/events?usage_id=" + w.usages["own"][0], ""}, {"GET", "/events?after=0&limit=1", ""},
 	} {
 		missing, err := own.try(ask[0], usagesPath+"/01890000-0000-7000-8000-000000000000"+ask[1], ask[2])
@@ -432,7 +432,7 @@ func (w *roleWorld) any(r *rand.Rand, ids map[string]string) roleRequest {
 	service := pick("own", "other")
 	q.service = service
 	q.body = pick("", "{}", "[", `{"service_id":"`+service+`","prefix_mode":"auto","network_id":4242}`, `{"service_id":"`+service+`","prefix_mode":"custom","custom_prefix":"p`+fmt.Sprint(r.IntN(9))+`","network_id":`+map[string]string{"own": "55", "other": "7770005"}[service]+`}`,
-		`{"description":"by `+map[bool]string{true: "marked"}[q.caller == "other"]+`","service_id":"own"}`, `{"slot":"a","ttl":60}`, strings.Repeat(" ", 70_000))
+		`{"description":"by `+map[bool]string{true: "marked"}[q.caller == "other"]+`","service_id":"own"}`, `{"slot":"a","ttl":60}`, `{"slot":"b","ttl":60,"acme":true}`, strings.Repeat(" ", 70_000))
 	switch {
 	case path == usagesPath+"/available", path == "/api/v1/ddns/check-prefix":
 		q.path = fill(path, "", "") + "?prefix=shared&service_id=" + service
