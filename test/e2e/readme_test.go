@@ -38,6 +38,9 @@ func steps(text string) (all []step) {
 	return all
 }
 
+// scripts are the files that a page shows behind "<!-- file NAME -->", which a reader has in the folder.
+var scripts = regexp.MustCompile("(?s)<!-- file (\\S+) -->\n```sh\n(.*?)```")
+
 // volatile is what differs from one run to the next.
 var volatile = map[string]*regexp.Regexp{
 	"<id>":    regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
@@ -81,18 +84,27 @@ func TestPages(t *testing.T) {
 	ip(t, "link set lo up")
 	readme, before := readPage(t, "../../README.md", 6)
 	_, flags, _ := strings.Cut(firstCommand(t, readme), " . ")
-	for page, least := range map[string]int{"api": 24, "clients": 11, "dns": 5, "image": 9, "nodes": 6, "operate": 16, "providers": 3, "secondaries": 29, "tls": 12} {
+	for page, least := range map[string]int{"api": 24, "certificates": 17, "clients": 11, "dns": 5, "image": 9, "nodes": 6, "operate": 16, "providers": 3, "secondaries": 29, "tls": 12} {
 		t.Run(page, func(t *testing.T) {
-			_, all := readPage(t, "../../docs/"+page+".md", least)
+			text, all := readPage(t, "../../docs/"+page+".md", least)
 			more := ""
 			switch page {
+			case "certificates":
+				support.Need(t, "pebble", "lego", "certbot", "openssl")
+				more = " -node-listen 127.0.0.1:8054"
 			case "nodes":
 				more = " -node-listen 127.0.0.1:8054"
 			case "secondaries":
 				more = " -dns-catalog catalog.invalid"
 			}
 			startAsSaid(t, binary(t)+" "+flags+more)
-			shell := startShell(t, t.TempDir())
+			folder := t.TempDir()
+			for _, script := range scripts.FindAllStringSubmatch(text, -1) {
+				if err := os.WriteFile(filepath.Join(folder, script[1]), []byte(script[2]), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			shell := startShell(t, folder)
 			for _, s := range before {
 				shell.run(s.command)
 			}
