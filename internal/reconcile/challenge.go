@@ -47,7 +47,7 @@ func ChallengeOf(state State, network, value string, addresses Addresses) (c Cha
 		case r.withdraws():
 		case r.Sibling.marked() && now.State == Conflict: // another owner has the name
 			return Challenge{Fault: now.Fault}
-		case r.Sibling != s:
+		case r.Sibling != s, value == "": // a fault of another value is none of one that is to be put
 		case !known:
 			c.Stands, c.Fault = false, cmp.Or(r.Fault, now.Fault)
 		case r.Account.Builtin():
