@@ -170,12 +170,12 @@ func (s *calls) turn(ctx context.Context, seq int64) error {
 // stands waits until the authority sees a challenge. One that never stands as things are is dropped.
 func (s *calls) stands(ctx context.Context, l lease.Lease, waiter *reconcile.Waiter, value string, version int64) error {
 	read := context.WithoutCancel(ctx)
-	for first := true; ; first = false {
+	for {
 		c, err := s.Leases.Challenge(read, l, value)
 		if err != nil {
 			return err
 		}
-		if fault := refusal(c); fault != nil && !first {
+		if fault := refusal(c); fault != nil {
 			return errors.Join(s.Leases.DropChallenge(read, l, value), fault)
 		}
 		switch {

@@ -81,7 +81,7 @@ func (t *Table) DropChallenge(ctx context.Context, l Lease, value string) error 
 
 // Challenge reads how far a challenge of a lease is. The value "" asks whether one can be put.
 func (t *Table) Challenge(ctx context.Context, l Lease, value string) (reconcile.Challenge, error) {
-	return t.config.Ledger.Challenge(ctx, l.Name, l.Network.V.String(), value)
+	return t.config.Ledger.Challenge(ctx, l.Name, l.UsageID, value)
 }
 
 // endChallenges deletes the challenges whose time is over, some in each transaction.

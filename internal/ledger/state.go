@@ -98,12 +98,12 @@ func (g *Ledger) LeftOut(ctx context.Context, name, usage, slot string) ([]recon
 }
 
 // Challenge reads how far a challenge is, as reconcile.ChallengeOf says.
-func (g *Ledger) Challenge(ctx context.Context, name, network, value string) (reconcile.Challenge, error) {
+func (g *Ledger) Challenge(ctx context.Context, name, usage, value string) (reconcile.Challenge, error) {
 	state, err := g.State(ctx, []string{name})
 	if err != nil {
 		return reconcile.Challenge{}, err
 	}
-	return reconcile.ChallengeOf(state, network, value, g.config.Addresses()), nil
+	return reconcile.ChallengeOf(state, usage, value, g.config.Addresses()), nil
 }
 
 // Listed reads the endpoints of the network that has a name, which may have any form of a domain name; ok is false if its usage has not the

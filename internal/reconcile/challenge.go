@@ -24,18 +24,24 @@ type Challenge struct {
 	Fault  Fault    // why it does not stand yet; with the codes paused and conflict a person has to act first
 }
 
-// ChallengeOf says how far the value of a challenge is that a node has put for a network, or, with the value "", whether
+// ChallengeOf says how far the value of a challenge is that a node has put for a usage, or, with the value "", whether
 // one can be put. The state has that name only.
-func ChallengeOf(state State, network, value string, addresses Addresses) (c Challenge) {
+func ChallengeOf(state State, usage, value string, addresses Addresses) (c Challenge) {
 	n := state.Names[0]
 	w, s := wantedAt(n), challengeOf(n.Name)
+	var own Usage
+	for _, u := range n.Usages {
+		if u.ID == usage {
+			own = u
+		}
+	}
 	reason := dns.NameFault(s.Owner)
 	switch {
 	case state.Paused.Code != "":
 		return Challenge{Fault: state.Paused}
-	case w.network != network && w.network != "":
+	case w.network != own.Network && w.network != "":
 		return Challenge{Fault: Fault{Code: string(msg.Conflict), Detail: msg.Say(w.network)}}
-	case len(w.accounts) == 0 || !state.Configured:
+	case own.Account == nil || len(w.accounts) == 0 || !state.Configured:
 		return Challenge{Fault: Fault{Code: string(msg.Paused), Detail: msg.Say(CodeNoProvider)}}
 	case reason != "":
 		return Challenge{Fault: Fault{Code: CodeInvalidName, Detail: reason}}
@@ -48,6 +54,8 @@ func ChallengeOf(state State, network, value string, addresses Addresses) (c Cha
 		case r.Sibling.marked() && now.State == Conflict: // another owner has the name
 			return Challenge{Fault: now.Fault}
 		case r.Sibling != s, value == "": // a fault of another value is none of one that is to be put
+		case !known && now.State == Conflict && !n.Due.IsZero(): // perhaps of another value: the work on this one is due
+			c.Stands = false
 		case !known:
 			c.Stands, c.Fault = false, cmp.Or(r.Fault, now.Fault)
 		case r.Account.Builtin():

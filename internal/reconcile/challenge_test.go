@@ -124,7 +124,7 @@ func FuzzPlanChallenges(f *testing.F) {
 // challengeState is a state with one usage of network 42 that has challenges, and places.
 func challengeState(a Account, challenges []string, places ...Place) State {
 	u := used(42, &a, "tcp://192.0.2.1:1")
-	u.Challenges = challenges
+	u.ID, u.Challenges = "u", challenges
 	return State{Owner: testOwner, Configured: true, Names: []Name{{Name: testName, Usages: []Usage{u}, Places: places}}}
 }
 
@@ -169,35 +169,48 @@ func TestChallengeOf(t *testing.T) {
 	paused.Paused = Fault{Code: "paused"}
 	later := challengeState(account, []string{answer1})
 	later.Names[0].Lane = LaneLater
+	younger := challengeState(account, nil)
+	rival := used(7, &account, "tcp://192.0.2.2:1")
+	rival.ID = "younger"
+	younger.Names[0].Usages = append(younger.Names[0].Usages, rival)
+	beside := challengeState(account, []string{answer1})
+	without := used(42, nil, "tcp://192.0.2.2:1")
+	without.ID = "without"
+	beside.Names[0].Usages = append(beside.Names[0].Usages, without)
+	due := challengeState(account, []string{answer1, answer2}, at(account, Conflict, "conflict"))
+	due.Names[0].Due = placeNow
 	nowhere := challengeState(account, nil)
 	nowhere.Names[0].Usages[0].Account = nil
 	unconfigured := challengeState(account, nil)
 	unconfigured.Configured = false
 	for what, test := range map[string]struct {
-		state          State
-		network, value string
-		stands         bool
-		zones          int
-		code           string
+		state        State
+		usage, value string
+		stands       bool
+		zones        int
+		code         string
 	}{
-		"not begun":                         {challengeState(account, []string{answer1}), "42", answer1, false, 0, ""},
-		"may be put":                        {challengeState(account, nil), "42", "", false, 0, ""},
-		"stands":                            {challengeState(account, []string{answer1}, at(account, Published, "", answer1)), "42", answer1, true, 0, ""},
-		"stands at the built-in server":     {challengeState(builtin, []string{answer1}, at(builtin, Published, "", answer1)), "42", answer1, true, 1, ""},
-		"failed":                            {challengeState(account, []string{answer1}, at(account, Failed, "network")), "42", answer1, false, 0, "network"},
-		"stands, and another has failed":    {challengeState(account, []string{answer1, answer2}, at(account, Failed, "network", answer1)), "42", answer1, true, 0, ""},
-		"of others":                         {challengeState(account, []string{answer1}, at(account, Conflict, "conflict")), "42", answer1, false, 0, "conflict"},
-		"stands, and another is of others":  {challengeState(account, []string{answer1, answer2}, at(account, Conflict, "conflict", answer1)), "42", answer1, true, 0, ""},
-		"may be put, and one is of others":  {challengeState(account, []string{answer1, answer2}, at(account, Conflict, "conflict", answer1)), "42", "", false, 0, ""},
-		"the name is another mesh's":        {challengeState(account, []string{answer1}, mark), "42", answer1, false, 0, "conflict"},
-		"the name is another mesh's, asked": {challengeState(account, nil, mark), "42", "", false, 0, "conflict"},
-		"the name is another network's":     {challengeState(account, nil), "7", "", false, 0, "conflict"},
-		"paused":                            {paused, "42", "", false, 0, "paused"},
-		"no provider":                       {nowhere, "42", "", false, 0, "paused"},
-		"no configuration":                  {unconfigured, "42", "", false, 0, "paused"},
-		"writes are used up":                {later, "42", answer1, false, 0, CodeWritesUsedUp},
+		"not begun":                         {challengeState(account, []string{answer1}), "u", answer1, false, 0, ""},
+		"may be put":                        {challengeState(account, nil), "u", "", false, 0, ""},
+		"stands":                            {challengeState(account, []string{answer1}, at(account, Published, "", answer1)), "u", answer1, true, 0, ""},
+		"stands at the built-in server":     {challengeState(builtin, []string{answer1}, at(builtin, Published, "", answer1)), "u", answer1, true, 1, ""},
+		"failed":                            {challengeState(account, []string{answer1}, at(account, Failed, "network")), "u", answer1, false, 0, "network"},
+		"stands, and another has failed":    {challengeState(account, []string{answer1, answer2}, at(account, Failed, "network", answer1)), "u", answer1, true, 0, ""},
+		"of others":                         {challengeState(account, []string{answer1}, at(account, Conflict, "conflict")), "u", answer1, false, 0, "conflict"},
+		"stands, and another is of others":  {challengeState(account, []string{answer1, answer2}, at(account, Conflict, "conflict", answer1)), "u", answer1, true, 0, ""},
+		"may be put, and one is of others":  {challengeState(account, []string{answer1, answer2}, at(account, Conflict, "conflict", answer1)), "u", "", false, 0, ""},
+		"the name is another mesh's":        {challengeState(account, []string{answer1}, mark), "u", answer1, false, 0, "conflict"},
+		"the name is another mesh's, asked": {challengeState(account, nil, mark), "u", "", false, 0, "conflict"},
+		"the name is another network's":     {younger, "younger", "", false, 0, "conflict"},
+		"no provider of its own":            {beside, "without", "", false, 0, "paused"},
+		"a usage that is gone":              {beside, "gone", "", false, 0, "conflict"},
+		"one is of others, and work is due": {due, "u", answer1, false, 0, ""},
+		"paused":                            {paused, "u", "", false, 0, "paused"},
+		"no provider":                       {nowhere, "u", "", false, 0, "paused"},
+		"no configuration":                  {unconfigured, "u", "", false, 0, "paused"},
+		"writes are used up":                {later, "u", answer1, false, 0, CodeWritesUsedUp},
 	} {
-		c := ChallengeOf(test.state, test.network, test.value, Addresses{})
+		c := ChallengeOf(test.state, test.usage, test.value, Addresses{})
 		if c.Stands != test.stands || len(c.Zones) != test.zones || c.Fault.Code != test.code {
 			t.Errorf("%s: %+v", what, c)
 		}
