@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -535,8 +536,8 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 // took handles the outcome of a write. After a lost race the item is read again. A change that
 // stands after a second try leaves the doubt of the first.
 func (b *batch) took(ctx context.Context, i *item, err error) {
-	if err == nil && i.goal.open {
-		err = b.shows(ctx, i)
+	if i.goal.open && (err == nil || errors.Is(err, provider.ErrRepeated)) {
+		err = cmp.Or(b.shows(ctx, i), err)
 	}
 	if errors.Is(err, provider.ErrRepeated) {
 		err = nil
