@@ -316,7 +316,7 @@ func (w *history) dead() bool {
 func (w *history) ask(method, path, body string, header ...string) (answer, error) {
 	w.t.Helper()
 	p := w.p
-	if path == leasePath {
+	if path == leasePath || slices.Contains(challengePaths, path) {
 		p = w.nodes
 	}
 	a, err := p.try(method, path, body, header...)
@@ -427,6 +427,7 @@ func (w *history) end() {
 		key.refused = false
 	}
 	w.host.mu.Unlock()
+	w.lapse()
 	for at, values := range w.foreign {
 		for _, text := range slices.Clone(values) {
 			w.removeForeign(at, text)

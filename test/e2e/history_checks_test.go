@@ -167,7 +167,9 @@ func (w *history) replaceLease() func() {
 func (w *history) leftOut(u modelUsage, f publishedFormat) (wrong string) {
 	own, leased := w.model.endpointsOf(u)
 	var want []string
-	if f.Format == mesh.Mesh1 {
+	if f.Format == mesh.ACME {
+		return ""
+	} else if f.Format == mesh.Mesh1 {
 		if w.model.hasMesh1(u) {
 			_, leftOut := mesh.Fit(fmt.Sprint(u.network), w.host.owner, own, leased)
 			want = mesh.Texts(leftOut)

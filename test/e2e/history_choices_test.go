@@ -74,6 +74,14 @@ func init() { // as the steps use the list
 		{name: "built-in zones come and go", weight: 6, prepare: (*history).nestBuiltin, calm: true},
 		{name: "an old view of records without a mark", weight: 5, prepare: (*history).showOld, calm: true},
 		{name: "a batch is made after its halves", weight: 5, prepare: (*history).batchLate, calm: true},
+		{name: "challenges are put", weight: 12, prepare: (*history).putChallenges},
+		{name: "a challenge is cleaned up", weight: 14, prepare: (*history).cleanChallenge},
+		{name: "challenges are refused", weight: 4, prepare: (*history).refuseChallenges, calm: true},
+		{name: "a foreign value beside challenges", weight: 7, prepare: (*history).foreignChallenge, calm: true},
+		{name: "a foreign value is the challenge", weight: 8, prepare: (*history).equalChallenge, calm: true},
+		{name: "challenges move", weight: 6, prepare: (*history).moveChallenges, calm: true},
+		{name: "a kill while a challenge is put", weight: 5, prepare: (*history).killChallenge, calm: true},
+		{name: "a late view of a challenge", weight: 5, prepare: (*history).staleChallenge, calm: true},
 		{name: "the state at once", weight: 4, prepare: (*history).stateAtOnce, calm: true},
 	}
 }

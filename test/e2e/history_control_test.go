@@ -110,7 +110,7 @@ var historyControls = []historyControl{
 	},
 	{
 		name: "a wanted value without a mark is ours at every provider", file: "internal/reconcile/sibling.go",
-		old: "len(g.adopted) > 0 && slices.Contains(SiblingValues(g.want), value)", new: "slices.Contains(SiblingValues(g.want), value)",
+		old: "len(g.adopted) > 0 && !g.open && slices.Contains(SiblingValues(g.want), value)", new: "slices.Contains(SiblingValues(g.want), value)",
 		within: 300, finds: `values of others`,
 	},
 	{
@@ -128,8 +128,8 @@ var historyControls = []historyControl{
 	},
 	{
 		name: "beside a value of others, ours stays as it is", file: "internal/reconcile/sibling.go",
-		old:    "if conflict = g.foreign(seen); conflict != nil && !slices.ContainsFunc(seen.Values, func(v provider.Value) bool { return g.knows(v.Text()) }) {\n		change.Add = nil",
-		new:    "if conflict = g.foreign(seen); conflict != nil {\n		return provider.Change{Seen: seen, TTL: recordTTL}, conflict",
+		old:    "conflict = g.foreign(seen)\n",
+		new:    "if conflict = g.foreign(seen); conflict != nil && !g.open {\n		return provider.Change{Seen: seen, TTL: recordTTL}, conflict\n	}\n",
 		within: 100, finds: `has no mark, is not wanted`,
 	},
 	{
@@ -150,8 +150,23 @@ var historyControls = []historyControl{
 	},
 	{
 		name: "a first value is written beside a value of others", file: "internal/reconcile/sibling.go",
-		old: "conflict != nil && !slices.ContainsFunc(seen.Values, func(v provider.Value) bool { return g.knows(v.Text()) }) {\n		change.Add = nil", new: "conflict != nil && false {\n		change.Add = nil",
+		old: "excluded := conflict != nil && (!g.open || g.unseen(seen) != nil); excluded", new: "excluded := conflict != nil && g.unseen(seen) != nil; excluded",
 		within: 100, finds: `writes beside|is reported for no reason|and is not reported|the record `,
+	},
+	{
+		name: "every value beside a challenge is ours", file: "internal/reconcile/sibling.go",
+		old: "return slices.Contains(g.known, value) && !slices.Contains(g.beside, value) ||", new: "return slices.Contains(g.known, value) && !slices.Contains(g.beside, value) || g.open ||",
+		within: 60, finds: `removes a value of others|values of others at _acme|a value of others is the challenge`,
+	},
+	{
+		name: "a challenge that is a value of others is ours", file: "internal/reconcile/sibling.go",
+		old: "len(g.adopted) > 0 && !g.open && slices.Contains(SiblingValues(g.want), value)", new: "(len(g.adopted) > 0 || g.open) && slices.Contains(SiblingValues(g.want), value)",
+		within: 60, finds: `values of others at|a value of others is the challenge`,
+	},
+	{
+		name: "a challenge is not withdrawn in mode upsert-only", file: "internal/reconcile/desired.go",
+		old: "state.UpsertOnly && !g.open &&", new: "state.UpsertOnly &&",
+		within: 200, finds: `has no mark`,
 	},
 	{
 		name: "the last value of others at a name goes with ours, at one vendor", file: "internal/provider/godaddy.go",

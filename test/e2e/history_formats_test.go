@@ -100,7 +100,8 @@ func (w *history) lendOrRenew() func() {
 }
 
 func (w *history) lend(usage string, l modelLease) mutation {
-	body := map[string]any{"slot": l.slot, "ttl": 86400}
+	l.acme = w.random.IntN(4) > 0
+	body := map[string]any{"slot": l.slot, "ttl": 86400, "acme": l.acme}
 	if l.peer != "" {
 		body["peer_id"] = l.peer
 	}

@@ -62,6 +62,8 @@ type modelUsage struct {
 type modelLease struct {
 	slot, id, token, peer string
 	endpoints             []string
+	acme                  bool
+	challenges            []string // the elder first; never changed, only replaced
 }
 
 func (m model) clone() model {
@@ -223,12 +225,13 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 // options are the values of one network: the newest decides. Where its usages
 // are at several providers the contract does not say which has the value.
 func (m model) options(mine []modelUsage, owner string) (options []option) {
+	challenges := m.challenges(mine)
 	for _, at := range mine {
 		for i, newest := range slices.Backward(mine) {
 			service := m.services[newest.service]
 			if target := m.target(m.services[at.service]); target.provider != "" {
 				value, siblings := m.values(newest, owner)
-				options = append(options, option{target, value, siblings})
+				options = append(options, option{target, value, strings.Trim(siblings+"\n"+challenges, "\n")})
 			}
 			if m.target(service).provider != "" || i == 0 {
 				break

@@ -58,7 +58,9 @@ func (w *history) locateSibling(o option, name string, values []string) siblingA
 		at.untyped = o.provider == podFront.provider && kindOf(name) != "TXT" || slices.ContainsFunc(values, func(text string) bool {
 			return provider.RefusedAlways(o.provider, provider.Type(kindOf(name)), text) != ""
 		})
-		at.blocked = at.untyped || len(w.foreign[spot{f.account, f.zone, name}]) > 0
+		at.blocked = at.untyped || slices.ContainsFunc(w.foreign[spot{f.account, f.zone, name}], func(text string) bool {
+			return !isChallenge(name) || slices.Contains(values, text)
+		})
 	}
 	return at
 }
@@ -158,7 +160,7 @@ func (w *history) checkExtraSibling(s *spotted, f found, x *sibling, standing []
 		w.tally.add("values that stay while the new place fails", 1)
 	case leftover < 0:
 		s.say("%s has no mark, is not wanted, and is no leftover", f)
-	case w.model.config.mode != "upsert-only" && (f.account == nil || w.open(f.account)):
+	case (w.model.config.mode != "upsert-only" || isChallenge(f.name)) && (f.account == nil || w.open(f.account)):
 		s.say("%s has no mark and is a leftover, though nothing hinders its withdrawal", f)
 	default:
 		w.tally.add("leftovers", 1)

@@ -64,6 +64,7 @@ func (w *history) verdict(a answer) []string {
 	w.checkSiblings(s)
 	w.checkForeign(s)
 	w.checkReservations(s)
+	w.checkChallenges(s)
 	w.checkPrefixes(s)
 	w.checkReport(s, a, bad, perhaps)
 	w.host.mu.Lock()
