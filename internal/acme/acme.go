@@ -162,8 +162,8 @@ func (s *calls) turn(ctx context.Context, seq int64) error {
 	select {
 	case <-time.After(at.Sub(now)):
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-ctx.Done(): // the program stops
+		return web.TooManyWaiting()
 	}
 }
 
