@@ -157,7 +157,12 @@ func (w *history) challenge(usage string, l modelLease, value string) (status in
 		w.challengeStands(name, value)
 	case a.status == 504:
 		w.model = next // it is kept
-	case a.status == 409 && (code == "acme_full" || code == "conflict" && blocked):
+	case a.status == 409 && code == "acme_full":
+	case a.status == 409 && code == "conflict" && blocked: // it has taken the place of the eldest of three
+		w.model = next
+		w.model.challenged(usage, l.slot, func(values []string) []string {
+			return slices.DeleteFunc(values, func(v string) bool { return v == value })
+		})
 	default:
 		w.fail("a value of others is the challenge: %t; %d %s %s", blocked, a.status, code, a.body)
 	}
@@ -590,7 +595,7 @@ func (w *history) lapse() {
 	w.host.mu.Unlock()
 	db := support.OpenSQLite(w.t, w.db, "_busy_timeout=5000")
 	for _, statement := range []string{
-		`UPDATE challenges SET put_at = put_at - 3600000 WHERE seq % 2 = 0`, `UPDATE challenges SET put_at = put_at + 120000 WHERE seq % 2 = 1`,
+		`UPDATE challenges SET put_at = put_at - 3600000 WHERE seq % 2 = 0`, `UPDATE challenges SET put_at = put_at + 3600000 WHERE seq % 2 = 1`,
 	} {
 		if _, err := db.Exec(statement); err != nil {
 			w.fail("%v", err)
