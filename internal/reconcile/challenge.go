@@ -54,7 +54,7 @@ func ChallengeOf(state State, usage, value string, addresses Addresses) (c Chall
 		case r.Sibling.marked() && now.State == Conflict: // another owner has the name
 			return Challenge{Fault: now.Fault}
 		case r.Sibling != s, value == "": // a fault of another value is none of one that is to be put
-		case !known && now.State == Conflict && !n.Due.IsZero(): // perhaps of another value: the work on this one is due
+		case !known && now.Fault.Code == string(provider.Conflict) && (now.State != Conflict || !n.Due.IsZero()): // of another value, perhaps
 			c.Stands = false
 		case !known:
 			c.Stands, c.Fault = false, cmp.Or(r.Fault, now.Fault)

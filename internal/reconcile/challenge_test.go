@@ -176,6 +176,8 @@ func TestChallengeOf(t *testing.T) {
 	beside.Names[0].Usages = append(beside.Names[0].Usages, without)
 	due := challengeState(account, []string{answer1, answer2}, at(account, Conflict, "conflict"))
 	due.Names[0].Due = placeNow
+	failed := challengeState(account, []string{answer1}, at(account, Failed, "network"))
+	failed.Names[0].Due = placeNow
 	nowhere := challengeState(account, nil)
 	nowhere.Names[0].Usages[0].Account = nil
 	unconfigured := challengeState(account, nil)
@@ -202,6 +204,8 @@ func TestChallengeOf(t *testing.T) {
 		"no provider of its own":            {beside, "without", "", false, 0, "paused"},
 		"a usage that is gone":              {beside, "gone", "", false, 0, "conflict"},
 		"one is of others, and work is due": {due, "u", answer1, false, 0, ""},
+		"a write follows a conflict":        {challengeState(account, []string{answer1}, at(account, Pending, "conflict")), "u", answer1, false, 0, ""},
+		"a write has failed, and is due":    {failed, "u", answer1, false, 0, "network"},
 		"paused":                            {paused, "u", "", false, 0, "paused"},
 		"no provider":                       {nowhere, "u", "", false, 0, "paused"},
 		"no configuration":                  {unconfigured, "u", "", false, 0, "paused"},
