@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/internal/builtin"
 	"meshddns/internal/msg"
 	"meshddns/internal/web"
 )
@@ -82,7 +81,7 @@ func TestChangesTakeTurns(t *testing.T) {
 // TestTooManyTurns: those that would wait for longer than 30 seconds are refused at once, and leave no trace.
 func TestTooManyTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, builtin.Name)
+		w := newWorld(t, msg.Builtin)
 		token := w.lease("a", true)
 		const count = 40
 		var asked sync.WaitGroup
@@ -382,7 +381,7 @@ func TestCleanup(t *testing.T) {
 // TestFull: a fifth challenge of other leases is refused.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, builtin.Name)
+		w := newWorld(t, msg.Builtin)
 		a, b, c := w.lease("a", true), w.lease("b", true), w.lease("c", true)
 		for n, token := range []string{a, b, a, b} {
 			w.want("one of four", w.update(token, value(n+1)), 200, "")
@@ -397,7 +396,7 @@ func TestFull(t *testing.T) {
 // TestSecondaryLags: in a built-in zone a challenge waits for the secondaries too.
 func TestSecondaryLags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, builtin.Name)
+		w := newWorld(t, msg.Builtin)
 		token := w.lease("a", true)
 		var asked []string
 		w.taken = func(ctx context.Context, zone string) bool {

@@ -71,7 +71,7 @@ func newWorld(t *testing.T, provided string) *world {
 	w.engine = reconcile.New(reconcile.Config{
 		Database: book, Addresses: addresses, Ready: ready, Interval: 5 * time.Minute, Writes: func(string) int { return 3600 }, Log: log, Now: now,
 		Open: func(a reconcile.Account) (provider.DNS, error) {
-			if a.Provider == builtin.Name {
+			if a.Provider == msg.Builtin {
 				return builtin.Client{Store: zones, Address: "127.0.0.1:53"}, nil
 			}
 			return w.vendor, nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -157,7 +158,7 @@ func TestChallengesAreWithdrawnInEveryMode(t *testing.T) {
 // TestChallengeOf says how far a challenge is, at every state of its record.
 func TestChallengeOf(t *testing.T) {
 	account := Account{ID: 1, Provider: "cloudflare", Secret: "s", UsedBy: "x"}
-	builtin := Account{ID: 2, Provider: builtinProvider}
+	builtin := Account{ID: 2, Provider: msg.Builtin}
 	at := func(a Account, s PlaceState, code string, values ...string) Place {
 		return Place{ID: 1, Name: testName, Sibling: challengeOf(testName), Account: a, Zone: "example.com", State: s, Standing: siblingText("42", values), Fault: Fault{Code: code}}
 	}
