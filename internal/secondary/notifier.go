@@ -21,6 +21,9 @@ const (
 	answerTime = 2 * time.Second // for the answer to a message
 	answerSize = 4096            // octets; one without EDNS has 512 and a signature
 	lookEvery  = 5 * time.Second // between two looks at lags
+
+	serveTime  = 3 * time.Second // that a secondary may take to serve what it has fetched
+	serveEvery = 100 * time.Millisecond
 )
 
 // Zones are the zones that secondaries take.
@@ -274,9 +277,10 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dns.Message) (a
 	}
 }
 
-// Taken waits until the secondaries that live have the present version of a zone, and reports whether they have when ctx ends.
+// Taken waits until the secondaries that live have the present version of a zone and answer with it, and reports whether they
+// have it when ctx ends.
 func (n *Notifier) Taken(ctx context.Context, zone string) bool {
-	_, serial, ok, err := n.zones.SOA(ctx, zone)
+	soa, serial, ok, err := n.zones.SOA(ctx, zone)
 	for _, s := range n.Known() {
 		for ok && err == nil && s.takes(zone) {
 			news := s.follower.wants(zone, serial, time.Now())
@@ -289,8 +293,28 @@ func (n *Notifier) Taken(ctx context.Context, zone string) bool {
 				return false
 			}
 		}
+		if s.takes(zone) {
+			n.served(ctx, s, zone, soa, serial)
+		}
 	}
 	return err == nil
+}
+
+// served waits until a secondary answers with a version of a zone that it has fetched: NSD loads it up to a second later. It
+// waits for none that gives no SOA record, and for serveTime at most, because one that signs has serials of its own.
+func (n *Notifier) served(ctx context.Context, to Secondary, zone string, soa dns.RR, serial uint32) {
+	ctx, cancel := context.WithTimeout(ctx, serveTime)
+	defer cancel()
+	for known := to.follower.state(zone); known.known && int32(serial-known.fetched) <= 0 && ctx.Err() == nil; {
+		answer, err := n.exchange(ctx, to, dns.Message{Questions: []dns.Question{{Name: soa.Name, Type: dns.TypeSOA, Class: dns.ClassIN}}})
+		if named, ok := serialIn(answer); err != nil || !ok || int32(serial-named) <= 0 {
+			return
+		}
+		select {
+		case <-time.After(serveEvery):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // WriteMetrics writes the metrics of the secondaries.

@@ -142,6 +142,7 @@ func TestFigures(t *testing.T) {
 		{"far", farAway},
 		{"beside", besidePass},
 		{"once", atOnce},
+		{"challenges", challenges},
 		{"burst", burst},
 		{"reserve", reserveBeside},
 	})

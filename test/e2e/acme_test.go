@@ -360,8 +360,9 @@ func TestCertificatesAtOnce(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	support.Need(t, "pebble", "lego")
-	at := atBuiltin(t)
-	a := startPebble(t, at.p.dns)
+	at := acmePlaces["secondaries"](t)
+	server := at.servers[1]
+	a := startPebble(t, server)
 	var working sync.WaitGroup
 	type result struct {
 		h     holder
@@ -371,7 +372,7 @@ func TestCertificatesAtOnce(t *testing.T) {
 	}
 	results := make([]result, 10)
 	for i := range results {
-		h := at.holds(t, a, fmt.Sprint("n", i), at.p.dns)
+		h := at.holds(t, a, fmt.Sprint("n", i), server)
 		working.Go(func() {
 			chain, said, err := h.lego("run", h.name)
 			results[i] = result{h, chain, said, err}
@@ -384,7 +385,7 @@ func TestCertificatesAtOnce(t *testing.T) {
 			continue
 		}
 		r.h.verified(r.chain, r.h.name)
-		at.p.eventually("the challenge of "+r.h.name+" is gone", func() bool { return len(r.h.challenges(at.p.dns)) == 0 })
+		at.p.eventually("the challenge of "+r.h.name+" is gone", func() bool { return len(r.h.challenges(server)) == 0 })
 	}
 }
 
