@@ -126,6 +126,7 @@ type peer struct {
 	heard atomic.Int64 // messages
 	last  atomic.Uint32
 	has   atomic.Uint32 // the serial in its answers to queries; 0: it refuses
+	asked atomic.Int64  // queries
 
 	unsigned atomic.Bool // its answers to queries are not signed, as those of another host
 }
@@ -178,6 +179,7 @@ func (p *peer) serve(t *testing.T, socket net.PacketConn, answer func(n int64) (
 				soa := dns.SOA{MName: dns.Root, RName: dns.Root, Serial: serial}
 				reply.Rcode, reply.Answers = dns.RcodeSuccess, []dns.RR{{Name: m.Questions[0].Name, Type: dns.TypeSOA, Class: dns.ClassIN, Data: soa.Data()}}
 			}
+			p.asked.Add(1)
 			if p.unsigned.Load() {
 				socket.WriteTo(reply.Pack(), from)
 				continue
@@ -320,6 +322,36 @@ func TestFetchedBeforeTheMessage(t *testing.T) {
 	w.fetch(p, "example.com", 1)
 	if s := w.Find(p.ID).follower.state("example.com"); s.due.IsZero() || !s.behind() {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestTakenIsServed: a peer that has fetched a version is waited for until it answers with it, for serveTime at most. One that
+// refuses to answer is not.
+func TestTakenIsServed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	yes := func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true }
+	slow, refusing := w.peer("slow", yes), w.peer("refusing", yes)
+	w.serials["example.com"] = 7
+	w.fetch(slow, "example.com", 7)
+	w.fetch(refusing, "example.com", 7)
+	slow.has.Store(6)
+	began, taken := time.Now(), make(chan bool, 1)
+	ask := func() { taken <- w.Taken(t.Context(), "example.com") }
+	go ask()
+	support.Eventually(t, support.Limit, "the peer is asked again", func() bool { return slow.asked.Load() >= 2 })
+	if len(taken) > 0 && time.Since(began) < serveTime {
+		t.Error("the peer is not waited for")
+	}
+	slow.has.Store(7)
+	if !support.Receive(t, taken) || refusing.asked.Load() != 1 {
+		t.Errorf("not taken, or the peer that refuses is asked %d times", refusing.asked.Load())
+	}
+	slow.has.Store(6) // such as one that signs, and has its own serials
+	began = time.Now()
+	go ask()
+	if !support.Receive(t, taken) || time.Since(began) < serveTime {
+		t.Errorf("after %v", time.Since(began))
 	}
 }
 
