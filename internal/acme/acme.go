@@ -57,7 +57,7 @@ func (s *calls) update(r *http.Request, l lease.Lease) (web.Reply, error) {
 
 // present is lego's call to put a challenge.
 func (s *calls) present(r *http.Request, l lease.Lease) (web.Reply, error) {
-	value, err := read(r, l)
+	value, err := decode(r, l)
 	if err != nil {
 		return web.Reply{}, err
 	}
@@ -66,20 +66,20 @@ func (s *calls) present(r *http.Request, l lease.Lease) (web.Reply, error) {
 
 // cleanup is lego's call to withdraw a challenge. It does not wait.
 func (s *calls) cleanup(r *http.Request, l lease.Lease) (web.Reply, error) {
-	reply := web.Reply{Data: struct{}{}, Bare: true, ID: l.ID, Audit: web.NotAudited}
-	value, err := read(r, l)
+	value, err := decode(r, l)
 	if err != nil {
-		return reply, err
+		return web.Reply{}, err
 	}
-	if has, err := s.Leases.HasChallenge(r.Context(), l, value); err != nil || !has {
-		return reply, err
+	reply := web.Reply{Data: struct{}{}, Bare: true, ID: l.ID}
+	dropped, err := s.Leases.DropChallenge(r.Context(), l, value)
+	if !dropped {
+		reply.Audit = web.NotAudited
 	}
-	reply.Audit = web.Audited
-	return reply, s.Leases.DropChallenge(r.Context(), l, value)
+	return reply, err
 }
 
-// read reads the body of a call of lego, whose name has to be the lease's.
-func read(r *http.Request, l lease.Lease) (value string, err error) {
+// decode reads the body of a call of lego, whose name has to be the lease's.
+func decode(r *http.Request, l lease.Lease) (value string, err error) {
 	var body struct {
 		Name  string `json:"fqdn"`
 		Value string `json:"value"`
@@ -105,9 +105,10 @@ func check(value string) error {
 	return msg.RefuseIf(len(value) != 43 || strings.Trim(value, digits) != "", msg.ACMEValue)
 }
 
-// put puts a challenge, and answers with data when the authority sees it.
+// put puts a challenge, and answers with data when the authority sees it. Each request takes a turn, also one that asks again:
+// so a lease can hold 30 places of those that wait.
 func (s *calls) put(r *http.Request, l lease.Lease, value string, data any) (reply web.Reply, err error) {
-	reply = web.Reply{Data: data, Bare: true, ID: l.ID, Audit: web.NotAudited}
+	reply = web.Reply{Data: data, Bare: true, ID: l.ID}
 	switch err := check(value); {
 	case !l.ACME:
 		return reply, lease.ErrNotPermitted
@@ -121,12 +122,7 @@ func (s *calls) put(r *http.Request, l lease.Lease, value string, data any) (rep
 		return reply, err
 	}
 	defer cancel()
-	has, err := s.Leases.HasChallenge(r.Context(), l, value)
-	if err == nil && !has {
-		reply.Audit = web.Audited
-		err = s.turn(ctx, l.Seq)
-	}
-	if err != nil {
+	if err := s.turn(ctx, l.Seq); err != nil {
 		return reply, err
 	}
 	may, err := s.Leases.Challenge(r.Context(), l, "")
@@ -169,16 +165,16 @@ func (s *calls) turn(ctx context.Context, seq int64) error {
 
 // stands waits until the authority sees a challenge. One that never stands as things are is dropped.
 func (s *calls) stands(ctx context.Context, l lease.Lease, waiter *reconcile.Waiter, value string, version int64) error {
-	read := context.WithoutCancel(ctx)
+	lasting := context.WithoutCancel(ctx) // the last look comes after the end of ctx
 	for {
-		c, err := s.Leases.Challenge(read, l, value)
-		if err != nil {
-			return err
-		}
-		if fault := refusal(c); fault != nil {
-			return errors.Join(s.Leases.DropChallenge(read, l, value), fault)
-		}
+		c, err := s.Leases.Challenge(lasting, l, value)
+		fault := refusal(c)
 		switch {
+		case err != nil:
+			return err
+		case fault != nil:
+			_, err = s.Leases.DropChallenge(lasting, l, value)
+			return errors.Join(err, fault)
 		case c.Stands:
 			for _, zone := range c.Zones {
 				if !s.Taken(ctx, zone) {

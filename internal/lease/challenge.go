@@ -62,17 +62,15 @@ func (t *Table) PutChallenge(ctx context.Context, l Lease, value string) (versio
 	return version, err
 }
 
-// HasChallenge reports whether a lease has a challenge.
-func (t *Table) HasChallenge(ctx context.Context, l Lease, value string) (has bool, err error) {
-	err = t.config.Database.Reading(ctx).QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM challenges WHERE lease = ? AND value = ?)`, l.Seq, value).Scan(&has)
-	return has, err
-}
-
-// DropChallenge deletes a challenge of a lease, if it has it.
-func (t *Table) DropChallenge(ctx context.Context, l Lease, value string) error {
-	return t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		count, err := sqlite.Exec(ctx, tx, `DELETE FROM challenges WHERE lease = ? AND value = ?`, l.Seq, value)
-		if err != nil || count == 0 {
+// DropChallenge deletes a challenge of a lease, and reports whether the lease had it.
+func (t *Table) DropChallenge(ctx context.Context, l Lease, value string) (dropped bool, err error) {
+	err = t.config.Database.Reading(ctx).QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM challenges WHERE lease = ? AND value = ?)`, l.Seq, value).Scan(&dropped)
+	if err != nil || !dropped {
+		return false, err
+	}
+	return true, t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM challenges WHERE lease = ? AND value = ?`, l.Seq, value)
+		if err != nil {
 			return err
 		}
 		return t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
