@@ -256,7 +256,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	p.clients = clients{ledger: p.store.ledger, zones: p.store.zones, dnsAddress: p.dns.LocalAddr(), hidden: hidden}
 	p.engine = newEngine(p.store, reconcile.Config{
 		Database: p.store.ledger, Open: p.clients.open, Addresses: known, Ready: p.addresses.Ready(), Interval: c.SyncInterval,
-		Public: reconcile.Internet, Writes: nodeWrites(c.NodeWrites), Log: log, Now: p.store.now,
+		Warning: reconcile.Internet.Warning, Writes: nodeWrites(c.NodeWrites), Log: log, Now: p.store.now,
 	})
 	if p.leases, err = newLeases(ctx, p.store, p.checks.Reachable, p.engine.WarnRefused, log); err != nil {
 		return nil, err

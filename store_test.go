@@ -68,7 +68,7 @@ func openStoreKnowing(ctx context.Context, path string, addresses func() reconci
 func testEngine(s *store, c clients, addresses *hostaddr.Book, interval time.Duration, log *slog.Logger) reconcile.Config {
 	return reconcile.Config{
 		Database: s.ledger, Open: c.open, Addresses: knownAddresses(addresses, func() bool { return c.dnsAddress != "" && c.hidden() }),
-		Ready: addresses.Ready(), Interval: interval, Writes: nodeWrites(nil), Log: log, Now: s.now,
+		Ready: addresses.Ready(), Interval: interval, Warning: reconcile.Internet.Warning, Writes: nodeWrites(nil), Log: log, Now: s.now,
 	}
 }
 

@@ -76,10 +76,10 @@ func (e *Engine) WarnRefused(ctx context.Context, name string) []msg.Phrase {
 	if err != nil {
 		return nil
 	}
-	w, probe := wantedAt(state.Names[0]), Probe{Public: e.config.Public}
+	w := wantedAt(state.Names[0])
 	for _, account := range w.accounts {
 		r := reach{Zone: Zone{Account: account, Domain: w.domain}}
-		if e.reach(ctx, &r); r.Apex != "" && provider.KindOf(probe.delegation(ctx, r.conn.client, r.Apex, below(name))) == CAARefuses {
+		if e.reach(ctx, &r); r.Apex != "" && provider.KindOf(e.config.Warning(ctx, r.conn.client, r.Apex, below(name))) == CAARefuses {
 			return []msg.Phrase{{ID: msg.WarnRefused, Args: []any{below(name)}}}
 		}
 	}

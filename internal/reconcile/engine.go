@@ -43,11 +43,11 @@ type Config struct {
 	Database  Database
 	Open      func(Account) (provider.DNS, error)
 	Addresses func() Addresses
-	Ready     <-chan struct{}           // closed after the first look-up of the addresses
-	Interval  time.Duration             // from the end of a pass to the next one, in the automatic modes
-	Public    Public                    // shows CAA records
-	Writes    func(provider string) int // an hour that nodes and checks may cause at an account; 0: no limit
-	Log       *slog.Logger              // which does not wait for its reader
+	Ready     <-chan struct{}                                                         // closed after the first look-up of the addresses
+	Interval  time.Duration                                                           // from the end of a pass to the next one, in the automatic modes
+	Warning   func(ctx context.Context, client provider.DNS, zone, name string) error // see Public.Warning
+	Writes    func(provider string) int                                               // an hour that nodes and checks may cause at an account; 0: no limit
+	Log       *slog.Logger                                                            // which does not wait for its reader
 	Now       func() time.Time
 }
 

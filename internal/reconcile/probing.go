@@ -91,7 +91,7 @@ func (t *Probe) connect(ctx context.Context, client provider.DNS, domain, name s
 			}
 			return err
 		}},
-		{2, func() error { c.warning = t.delegation(ctx, client, c.zone, domain); return nil }},
+		{2, func() error { c.warning = t.Public.Warning(ctx, client, c.zone, domain); return nil }},
 		{3, func() (err error) {
 			if seen, err = client.Read(ctx, c.zone, name, provider.TXT); err != nil {
 				return err
@@ -130,31 +130,6 @@ func delegated(ctx context.Context, client provider.DNS, zone, domain string) er
 func mayWrite(ctx context.Context, client provider.DNS, nothing provider.Change) error {
 	err := client.Change(ctx, nothing)
 	if provider.KindOf(err) == provider.Changed {
-		return nil
-	}
-	return err
-}
-
-// reacher is a DNS client that knows whether resolvers can reach its servers.
-type reacher interface {
-	// Reachable returns a warning if no resolver can reach the zone.
-	Reachable(zone string) error
-}
-
-// delegation returns a warning if the zone is not delegated to the provider, or resolvers cannot
-// reach it, or no authority may issue a certificate for a name. Without a working resolver it returns none.
-func (t *Probe) delegation(ctx context.Context, client provider.DNS, zone, name string) error {
-	if own, ok := client.(reacher); ok {
-		return own.Reachable(zone)
-	}
-	authority, err := client.Authority(ctx, zone)
-	if err == nil && authority.Server == "" {
-		err = t.Public.delegated(ctx, zone, authority.Names)
-	}
-	if err == nil {
-		err = t.Public.refuses(ctx, authority, zone, name)
-	}
-	if kind := provider.KindOf(err); kind != NotDelegated && kind != CAARefuses {
 		return nil
 	}
 	return err

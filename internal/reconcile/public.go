@@ -79,6 +79,31 @@ func (p Public) delegated(ctx context.Context, zone string, servers []string) er
 	return &provider.Error{Kind: NotDelegated, Detail: detail}
 }
 
+// reacher is a DNS client that knows whether resolvers can reach its servers.
+type reacher interface {
+	// Reachable returns a warning if no resolver can reach the zone.
+	Reachable(zone string) error
+}
+
+// Warning returns a warning if the zone is not delegated to the provider, or resolvers cannot
+// reach it, or no authority may issue a certificate for a name. Without a working resolver it returns none.
+func (p Public) Warning(ctx context.Context, client provider.DNS, zone, name string) error {
+	if own, ok := client.(reacher); ok {
+		return own.Reachable(zone)
+	}
+	authority, err := client.Authority(ctx, zone)
+	if err == nil && authority.Server == "" {
+		err = p.delegated(ctx, zone, authority.Names)
+	}
+	if err == nil {
+		err = p.refuses(ctx, authority, zone, name)
+	}
+	if kind := provider.KindOf(err); kind != NotDelegated && kind != CAARefuses {
+		return nil
+	}
+	return err
+}
+
 // sees checks that an authoritative server shows a value: the authority's server, else one
 // that the zone is delegated to. For the latter it waits up to Patience.
 func (p Public) sees(ctx context.Context, authority provider.Authority, zone, name string, value provider.Value) error {

@@ -97,7 +97,7 @@ func (w *world) renew() {
 	w.engine = reconcile.New(reconcile.Config{
 		Database: faulty{w.ledger, w}, Open: func(a reconcile.Account) (provider.DNS, error) { return w.open(client{w.vendor, a.Endpoint}), nil },
 		Addresses: func() reconcile.Addresses { return reconcile.Addresses{} },
-		Ready:     ready, Interval: 5 * time.Minute, Writes: func(string) int { return w.writes }, Log: slog.New(slog.NewTextHandler(w.lines, nil)), Now: w.now,
+		Ready:     ready, Interval: 5 * time.Minute, Warning: reconcile.Internet.Warning, Writes: func(string) int { return w.writes }, Log: slog.New(slog.NewTextHandler(w.lines, nil)), Now: w.now,
 	})
 }
 
