@@ -562,10 +562,10 @@ func (b *batch) took(ctx context.Context, i *item, err error) {
 	}
 }
 
-// shows reads the values of an open record again after a write, because an authority asks for them at once. The error is
-// ErrUnseen if the provider does not show them yet.
+// shows reads the values of an open record again after some were added, because an authority asks for them at once. The
+// error is ErrUnseen if the provider does not show them yet.
 func (b *batch) shows(ctx context.Context, i *item) error {
-	if i.record.Account.Builtin() {
+	if len(i.change.Add) == 0 || i.record.Account.Builtin() {
 		return nil
 	}
 	name, t := i.record.owner()
