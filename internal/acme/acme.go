@@ -22,6 +22,7 @@ import (
 const (
 	patience = 30 * time.Second // of a request
 	apart    = time.Second      // between two changes of a lease
+	places   = 4                // of a lease, for requests that wait: its two values, each asked for twice
 )
 
 // Config has the parts of Calls.
@@ -34,14 +35,15 @@ type Config struct {
 
 // Calls returns the calls by the patterns of their routes.
 func Calls(c Config) map[string]lease.Door {
-	s := &calls{Config: c, next: map[int64]time.Time{}}
+	s := &calls{Config: c, next: map[int64]time.Time{}, waiting: map[int64]int{}}
 	return map[string]lease.Door{"POST /update": s.update, "POST /present": s.present, "POST /cleanup": s.cleanup}
 }
 
 type calls struct {
 	Config
-	mu   sync.Mutex
-	next map[int64]time.Time // by the seqs of leases: when the next change may begin; what is past counts as none
+	mu      sync.Mutex
+	next    map[int64]time.Time // by the seqs of leases: when the next change may begin; what is past counts as none
+	waiting map[int64]int       // by the seqs of leases: requests that wait
 }
 
 // update is the call of acme-dns.
@@ -105,8 +107,7 @@ func check(value string) error {
 	return msg.RefuseIf(len(value) != 43 || strings.Trim(value, digits) != "", msg.ACMEValue)
 }
 
-// put puts a challenge, and answers with data when the authority sees it. Each request takes a turn, also one that asks again:
-// so a lease can hold 30 places of those that wait.
+// put puts a challenge, and answers with data when the authority sees it. Each request takes a turn, also one that asks again.
 func (s *calls) put(r *http.Request, l lease.Lease, value string, data any) (reply web.Reply, err error) {
 	reply = web.Reply{Data: data, Bare: true, ID: l.ID}
 	switch err := check(value); {
@@ -117,6 +118,10 @@ func (s *calls) put(r *http.Request, l lease.Lease, value string, data any) (rep
 	case err != nil:
 		return reply, err
 	}
+	if !s.waits(l.Seq, 1) {
+		return reply, web.TooManyWaiting()
+	}
+	defer s.waits(l.Seq, -1)
 	ctx, cancel, err := web.Wait(r, patience)
 	if err != nil {
 		return reply, err
@@ -136,6 +141,19 @@ func (s *calls) put(r *http.Request, l lease.Lease, value string, data any) (rep
 		return reply, err
 	}
 	return reply, s.stands(ctx, l, waiter, value, version)
+}
+
+// waits counts requests of a lease that wait, and reports whether there is a place: all leases share those of the listener.
+func (s *calls) waits(seq int64, more int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting[seq]+more > places {
+		return false
+	}
+	if s.waiting[seq] += more; s.waiting[seq] == 0 {
+		delete(s.waiting, seq)
+	}
+	return true
 }
 
 // turn waits for the time at which a lease may change something again, or refuses a request for which that is too late.
@@ -182,7 +200,7 @@ func (s *calls) stands(ctx context.Context, l lease.Lease, waiter *reconcile.Wai
 				}
 			}
 			return nil
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, c.Gone:
 			return web.Fail(msg.ACMEUnseen, msg.Phrase{ID: cmp.Or(msg.ID(c.Fault.Code), msg.InWork)})
 		}
 		waiter.Wait(ctx, version)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,7 +79,7 @@ func TestChangesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestTooManyTurns: those that would wait for longer than 30 seconds are refused at once, and leave no trace.
+// TestTooManyTurns: four requests of a lease wait. The others are refused at once, and leave no trace.
 func TestTooManyTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, msg.Builtin)
@@ -101,13 +102,60 @@ func TestTooManyTurns(t *testing.T) {
 				t.Errorf("refused as %+v", a)
 			}
 		}
-		if well != 30 || slowest < 29*time.Second || slowest > 29*time.Second+soon {
+		if well != 4 || slowest < 3*time.Second || slowest > 3*time.Second+soon {
 			t.Errorf("%d are well, the last after %v", well, slowest)
 		}
 		stored := w.db.Texts(`SELECT value FROM challenges ORDER BY value`)
 		standing := w.db.Texts(`SELECT substr(data, 2) FROM zone_records WHERE name = 'com.example.a._acme-challenge' ORDER BY data`)
 		if len(stored) != 2 || !slices.Equal(stored, standing) {
 			t.Errorf("stored: %q, standing: %q", stored, standing)
+		}
+		<-time.After(time.Second)
+		w.want("when none waits", w.update(token, value(99)), 200, "")
+	})
+}
+
+// TestPlacesWhileDown: one lease leaves places to others also where its requests wait for the provider.
+func TestPlacesWhileDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "vendor")
+		token, other := w.lease("a", true), w.lease("b", true)
+		w.vendor.mu.Lock()
+		w.vendor.down = true
+		w.vendor.mu.Unlock()
+		var asked sync.WaitGroup
+		counts := make([]atomic.Int32, 600)
+		ask := func(token string, n int) { asked.Go(func() { counts[w.update(token, value(n)).status].Add(1) }) }
+		for range 20 {
+			ask(token, 1)
+			<-time.After(time.Second)
+		}
+		ask(other, 2)
+		asked.Wait()
+		if unseen, refused := counts[504].Load(), counts[503].Load(); unseen != 5 || refused != 16 {
+			t.Errorf("%d have waited, %d were refused", unseen, refused)
+		}
+	})
+}
+
+// TestGone: a request whose value can never stand, because it was cleaned up, its lease has ended, or newer ones have its
+// place, keeps no place of those that wait.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "vendor")
+		w.vendor.mu.Lock()
+		w.vendor.late = time.Now().Add(time.Hour)
+		w.vendor.mu.Unlock()
+		for what, end := range map[string]func(token string){
+			"cleaned up": func(token string) { w.post(token, "/cleanup", lego(place, value(1))) },
+			"the end":    func(string) { w.must(w.leases.Delete(t.Context(), "u1", w.db.Texts(`SELECT id FROM leases`)[0])) },
+		} {
+			w.db.Exec(`DELETE FROM leases`)
+			token := w.lease("a", true)
+			time.AfterFunc(3*time.Second, func() { end(token) })
+			if a := w.update(token, value(1)); a.status != 504 || a.took > 10*time.Second {
+				t.Errorf("%s: %+v", what, a)
+			}
 		}
 	})
 }
@@ -126,6 +174,13 @@ func TestTurnIsGivenUp(t *testing.T) {
 		begin := time.Now()
 		if f := web.FailureOf(s.turn(ctx, 1), nil); f.Status != 503 || f.RetryAfter == 0 || time.Since(begin) > time.Second {
 			t.Errorf("%+v after %v", f, time.Since(begin))
+		}
+		s.next[1] = time.Now().Add(patience) // those before have gone away
+		late, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		begin = time.Now()
+		if f := web.FailureOf(s.turn(late, 1), nil); f.ID != msg.TooManyWaiting || time.Since(begin) > 0 {
+			t.Errorf("too late: %+v after %v", f, time.Since(begin))
 		}
 		w.stored("1")
 	})

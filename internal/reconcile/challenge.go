@@ -20,6 +20,7 @@ func challengeOf(name string) Sibling {
 // Challenge is how far the value of a challenge is.
 type Challenge struct {
 	Stands bool
+	Gone   bool     // no node has it there any more: it was cleaned up, or newer ones have its place
 	Zones  []string // the built-in zones where it stands
 	Fault  Fault    // why it does not stand yet; with the codes paused and conflict a person has to act first
 }
@@ -47,6 +48,7 @@ func ChallengeOf(state State, usage, value string, addresses Addresses) (c Chall
 		return Challenge{Fault: Fault{Code: CodeInvalidName, Detail: reason}}
 	}
 	c.Stands = slices.Contains(w.acme, value)
+	c.Gone = !c.Stands
 	for _, r := range desired(state, n, addresses).Records {
 		now := r.Now()
 		switch known := slices.Contains(SiblingValues(now.Standing), value); {
