@@ -280,6 +280,7 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dns.Message) (a
 // Taken waits until the secondaries that live have the present version of a zone and answer with it, and reports whether they
 // have it when ctx ends.
 func (n *Notifier) Taken(ctx context.Context, zone string) bool {
+	changed := n.Changed()
 	soa, serial, ok, err := n.zones.SOA(ctx, zone)
 	for _, s := range n.Known() {
 		for ok && err == nil && s.takes(zone) {
@@ -289,6 +290,8 @@ func (n *Notifier) Taken(ctx context.Context, zone string) bool {
 			}
 			select {
 			case <-news:
+			case <-changed: // perhaps this secondary is no more
+				return n.Taken(ctx, zone)
 			case <-ctx.Done():
 				return false
 			}

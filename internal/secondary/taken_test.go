@@ -2,6 +2,7 @@ package secondary
 
 import (
 	"context"
+	"database/sql"
 	"math"
 	"runtime"
 	"sync"
@@ -156,6 +157,31 @@ func TestTakenUntold(t *testing.T) {
 	w.fetch(p, "example.com", 7)
 	if !w.taken("example.com", support.Limit) {
 		t.Error("it was fetched")
+	}
+}
+
+// TestTakenWithoutOne: a secondary that is deleted, takes the zone no more, or has another address is not waited for any longer.
+func TestTakenWithoutOne(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]string{
+		"deleted":          `DELETE FROM secondaries`,
+		"of another zone":  `UPDATE secondaries SET zones = '["example.net"]'`,
+		"at another place": `UPDATE secondaries SET address = '127.0.0.1:9'`,
+	} {
+		w := newWorld(t)
+		p := w.peer("p", acknowledges)
+		w.serials["example.com"] = 7
+		w.run()
+		support.Eventually(t, support.Limit, "a message is answered", func() bool { return w.state(p, "example.com").Serial == 7 && p.heard.Load() > 0 })
+		done := make(chan bool, 1)
+		go func() { done <- w.taken("example.com", support.Limit) }()
+		w.exec(change)
+		if err := w.DB.Tx(t.Context(), func(ctx context.Context, _ *sql.Tx) error { w.Touch(ctx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if !support.Receive(t, done) {
+			t.Errorf("it is %s, and the zone is not taken", what)
+		}
 	}
 }
 
