@@ -82,10 +82,10 @@ func (t *Table) Challenge(ctx context.Context, l Lease, value string) (reconcile
 	return t.config.Ledger.Challenge(ctx, l.Name, l.UsageID, value)
 }
 
-// endChallenges deletes the challenges whose time is over, some in each transaction.
-func (t *Table) endChallenges(ctx context.Context) error {
+// endChallenges deletes the challenges whose time is over, or that were put later than ahead from now, some in each transaction.
+func (t *Table) endChallenges(ctx context.Context, ahead time.Duration) error {
 	now := t.config.Now()
-	since, until := sqlite.Stamp(now.Add(-ChallengeTime)), sqlite.Stamp(now.Add(clockStep))
+	since, until := sqlite.Stamp(now.Add(-ChallengeTime)), sqlite.Stamp(now.Add(ahead))
 	for {
 		var over bool
 		err := t.config.Database.Reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM challenges WHERE put_at < ? OR put_at > ?)`, since, until).Scan(&over)

@@ -39,7 +39,7 @@ func (t *Table) Run(ctx context.Context) error {
 
 // look ends the leases and the challenges whose time is over. A fault that lasts is logged once.
 func (t *Table) look(ctx context.Context) {
-	if err := errors.Join(t.Expire(ctx), t.endChallenges(ctx)); ctx.Err() == nil {
+	if err := errors.Join(t.Expire(ctx), t.endChallenges(ctx, clockStep)); ctx.Err() == nil {
 		t.fault.Note(t.config.Log, "leases and challenges whose time is over are not ended: the next look tries again", err)
 	}
 }

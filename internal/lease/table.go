@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"math"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -55,8 +56,10 @@ func NewTable(c Config) *Table {
 }
 
 // Load gives each lease with endpoints its full time from now on, because no node could renew while
-// the program was down.
+// the program was down. It ends the challenges whose time is over before they are published, as those of a restored backup.
+// One that seems to be of later stays until the first look, because the clock may not be set yet.
 func (t *Table) Load(ctx context.Context) error {
+	t.fault.Note(t.config.Log, "challenges whose time is over are not ended: a later look tries again", t.endChallenges(ctx, math.MaxInt64))
 	live, err := sqlite.Collect(ctx, t.config.Database.Reader, scanLease, selectLeases+` WHERE l.endpoints <> '[]'`)
 	for _, l := range live {
 		t.clocks.set(l, t.config.Now(), true, Keep{})
