@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"meshddns/internal/msg"
+	"meshddns/internal/provider"
 	"meshddns/internal/web"
 )
 
@@ -235,6 +236,36 @@ func TestUnseenWhileDown(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		settle()
 		w.stands(value(1))
+	})
+}
+
+// TestAskedAgainAfterAFailure: a challenge whose write has failed for good is tried again when its node asks again, and not only
+// in the next pass. One that stands is not looked at again.
+func TestAskedAgainAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "vendor")
+		token := w.lease("a", true)
+		down := func(is bool) {
+			w.vendor.mu.Lock()
+			w.vendor.down, w.vendor.kind = is, provider.Permission
+			w.vendor.mu.Unlock()
+		}
+		settle()
+		down(true)
+		w.want("no permission", w.update(token, value(1)), 504, msg.ACMEUnseen)
+		down(false)
+		for range 2 {
+			if a := w.update(token, value(1)); a.status != 200 || a.took != 0 {
+				t.Errorf("asked again: %d %s after %v", a.status, a.code, a.took)
+			}
+			w.stands(value(1))
+			<-time.After(apart)
+		}
+		due := w.db.Texts(`SELECT version FROM names`)
+		w.want("it stands", w.update(token, value(1)), 200, "")
+		if now := w.db.Texts(`SELECT version FROM names`); !slices.Equal(now, due) {
+			t.Errorf("it stands, and the names have the versions %v, before %v", now, due)
+		}
 	})
 }
 

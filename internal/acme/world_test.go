@@ -1,6 +1,7 @@
 package acme
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -193,6 +194,7 @@ type vendor struct {
 	alias  map[string]string
 	late   time.Time // until then reads of challenges show nothing
 	down   bool
+	kind   provider.Kind // of the failure while it is down; "": of the network
 }
 
 func (v *vendor) put(name string, values ...string) {
@@ -204,7 +206,7 @@ func (v *vendor) put(name string, values ...string) {
 func (v *vendor) lock() (unlock func(), err error) {
 	v.mu.Lock()
 	if v.down {
-		err = &provider.Error{Kind: provider.Network}
+		err = &provider.Error{Kind: cmp.Or(v.kind, provider.Network)}
 	}
 	return v.mu.Unlock, err
 }

@@ -21,9 +21,14 @@ const (
 	clockStep = time.Minute // that the clock may have been set back since a put
 )
 
-// PutChallenge stores the value of a challenge, unless the lease has it. The two newest values of a lease stay. The error is
-// ErrUnknown, ErrReleased, ErrNotPermitted, or ErrFull if other leases leave no room. version is that of the name.
+// PutChallenge stores the value of a challenge, unless the lease has it: then it is tried again, if it has failed and would
+// wait for a pass. The two newest values of a lease stay. The error is ErrUnknown, ErrReleased, ErrNotPermitted, or ErrFull if
+// other leases leave no room. version is that of the name.
 func (t *Table) PutChallenge(ctx context.Context, l Lease, value string) (version int64, err error) {
+	c, err := t.Challenge(ctx, l, value)
+	if err != nil {
+		return 0, err
+	}
 	err = t.config.Database.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.seq = ?`, l.Seq))
 		switch {
@@ -40,14 +45,15 @@ func (t *Table) PutChallenge(ctx context.Context, l Lease, value string) (versio
 			SELECT count(*) FILTER (WHERE lease = ?1 AND value = ?2), count(*) FILTER (WHERE lease = ?1), count(*) FILTER (WHERE lease <> ?1)
 			FROM challenges WHERE usage = ?3`, l.Seq, value, l.Usage).Scan(&has, &own, &others)
 		switch {
-		case err != nil || has:
+		case err != nil || has && !c.Rests:
 			return err
+		case has:
 		case min(own+1, ownChallenges)+others > MaxChallenges:
 			return ErrFull
 		case own == ownChallenges:
 			_, err = tx.ExecContext(ctx, `DELETE FROM challenges WHERE seq = (SELECT min(seq) FROM challenges WHERE lease = ?)`, l.Seq)
 		}
-		if err == nil {
+		if err == nil && !has {
 			_, err = tx.ExecContext(ctx, `INSERT INTO challenges (usage, lease, value, put_at) VALUES (?, ?, ?, ?)`, l.Usage, l.Seq, value, sqlite.Stamp(t.config.Now()))
 		}
 		if err == nil {

@@ -23,6 +23,7 @@ type Challenge struct {
 	Gone   bool     // no node has it there any more: it was cleaned up, or newer ones have its place
 	Zones  []string // the built-in zones where it stands
 	Fault  Fault    // why it does not stand yet; with the codes paused and conflict a person has to act first
+	Rests  bool     // it has failed, and nothing is tried before a change or a pass
 }
 
 // ChallengeOf says how far the value of a challenge is that a node has put for a usage, or, with the value "", whether
@@ -64,6 +65,7 @@ func ChallengeOf(state State, usage, value string, addresses Addresses) (c Chall
 			c.Zones = append(c.Zones, now.Zone)
 		}
 	}
+	c.Rests = c.Fault.Code != "" && n.Due.IsZero()
 	if c.Fault.Code == "" && n.Lane == LaneLater {
 		c.Fault = Fault{Code: CodeWritesUsedUp}
 	}
