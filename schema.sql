@@ -151,7 +151,7 @@ CREATE TABLE leases (
     endpoints  TEXT    NOT NULL, -- JSON array: what is published; '[]' before the first renewal and after the end
     renewed_at INTEGER NOT NULL, -- rounded down, because not every renewal is written; 0 never
     renewed_by TEXT    NOT NULL, -- IP address of the last renewal that was written; '' none
-    acme       INTEGER NOT NULL, -- 1: may put challenges
+    acme       INTEGER NOT NULL, -- 1: may put challenges; 2: has put one
     UNIQUE (usage, slot)
 ) STRICT;
 

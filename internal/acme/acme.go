@@ -200,7 +200,9 @@ func (s *calls) stands(ctx context.Context, l lease.Lease, waiter *reconcile.Wai
 				}
 			}
 			return nil
-		case ctx.Err() != nil, c.Gone:
+		case c.Gone:
+			return web.Fail(msg.ACMEUnseen, msg.Phrase{ID: msg.Withdrawn})
+		case ctx.Err() != nil:
 			return web.Fail(msg.ACMEUnseen, msg.Phrase{ID: cmp.Or(msg.ID(c.Fault.Code), msg.InWork)})
 		}
 		waiter.Wait(ctx, version)

@@ -56,6 +56,9 @@ func (t *Table) PutChallenge(ctx context.Context, l Lease, value string) (versio
 		if err == nil && !has {
 			_, err = tx.ExecContext(ctx, `INSERT INTO challenges (usage, lease, value, put_at) VALUES (?, ?, ?, ?)`, l.Usage, l.Seq, value, sqlite.Stamp(t.config.Now()))
 		}
+		if err == nil && !now.certified {
+			_, err = tx.ExecContext(ctx, `UPDATE leases SET acme = 2 WHERE seq = ?`, l.Seq)
+		}
 		if err == nil {
 			err = t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
 		}

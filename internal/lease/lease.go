@@ -65,6 +65,7 @@ type Lease struct {
 	RenewedAt time.Time // of the last renewal that was written; zero for none
 	RenewedBy string
 	hash      string // of the token, in hexadecimal digits
+	certified bool   // the token has put a challenge
 }
 
 // Rules say what a lease permits.

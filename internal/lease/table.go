@@ -69,7 +69,7 @@ func (t *Table) Load(ctx context.Context) error {
 
 const selectLeases = `
 	SELECT l.seq, l.id, l.usage, u.id, u.name, u.provider_id, b.network_id, b.status = 'releasing',
-	       l.slot, l.schemes, l.cidrs, l.ttl, l.template, l.peer_id, l.endpoints, l.renewed_at, l.renewed_by, l.acme, lower(hex(l.token))
+	       l.slot, l.schemes, l.cidrs, l.ttl, l.template, l.peer_id, l.endpoints, l.renewed_at, l.renewed_by, l.acme > 0, l.acme > 1, lower(hex(l.token))
 	FROM leases l JOIN usages u ON u.seq = l.usage JOIN bindings b ON b.seq = l.usage`
 
 func scanLease(row sqlite.Scanner) (l Lease, err error) {
@@ -77,7 +77,7 @@ func scanLease(row sqlite.Scanner) (l Lease, err error) {
 	var seconds, renewed int64
 	err = row.Scan(&l.Seq, &l.ID, &l.Usage, &l.UsageID, &l.Name, &l.ServiceID, &l.Network, &l.Releasing,
 		&l.Slot, (*sqlite.TextList)(&l.Schemes), &ranges, &seconds, (*sqlite.TextList)(&l.Template), &l.PeerID,
-		(*sqlite.TextList)(&l.Endpoints), &renewed, &l.RenewedBy, &l.ACME, &l.hash)
+		(*sqlite.TextList)(&l.Endpoints), &renewed, &l.RenewedBy, &l.ACME, &l.certified, &l.hash)
 	for _, text := range ranges {
 		prefix, fault := mesh.ParseRange(text) // an older program stored IPv4 in IPv6 form
 		err = errors.Join(err, fault)          // a range that is not read must not become "all"
@@ -186,7 +186,7 @@ func retoken(ctx context.Context, tx *sql.Tx, id string, token Token) (l Lease, 
 	switch {
 	case err != nil:
 		return l, err
-	case !l.RenewedAt.IsZero():
+	case !l.RenewedAt.IsZero() || l.certified:
 		return l, ErrExists
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE leases SET token = unhex(?) WHERE seq = ?`, token.hash(), l.Seq)

@@ -258,6 +258,7 @@ const (
 	NotSearched      ID = "not_searched"
 	WritesUsedUp     ID = "writes_used_up"
 	InWork           ID = "in_work"
+	Withdrawn        ID = "withdrawn"
 	SecondaryLags    ID = "secondary_lags"
 	Paused           ID = "paused"
 	ZoneUnreachable  ID = "zone_unreachable"

@@ -63,16 +63,39 @@ func (f *follower) wants(zone string, serial uint32, now time.Time) <-chan struc
 	return nil
 }
 
+// asks reports whether a caller asks now for the version that the secondary serves, as one of all callers in serveEvery.
+func (f *follower) asks(zone string, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.zones[zone]
+	if s == nil || now.Sub(s.asked) < serveEvery {
+		return false
+	}
+	s.asked = now
+	return true
+}
+
+// noteServes notes the version that the secondary serves.
+func (f *follower) noteServes(zone string, serial uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.zones[zone]; s != nil {
+		s.serves = &serial
+	}
+}
+
 // state is what is known of a zone at a secondary.
 type state struct {
 	zone     string
 	serial   uint32    // the newest version
 	moved    time.Time // when the secondary fell behind
 	fetched  uint32
-	known    bool   // fetched is known
-	sent     bool   // this process has sent fetched
-	ahead    uint32 // a version that the secondary has from a lost database, not before ours; 0: none
-	passed   bool   // the zone was moved past such a version
+	known    bool      // fetched is known
+	asked    time.Time // when it was asked for the version that it serves
+	serves   *uint32   // the answer; nil: none yet
+	sent     bool      // this process has sent fetched
+	ahead    uint32    // a version that the secondary has from a lost database, not before ours; 0: none
+	passed   bool      // the zone was moved past such a version
 	hosts    []host
 	notified time.Time
 	due      time.Time // of the next message; zero: none

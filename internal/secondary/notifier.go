@@ -308,9 +308,17 @@ func (n *Notifier) Taken(ctx context.Context, zone string) bool {
 func (n *Notifier) served(ctx context.Context, to Secondary, zone string, soa dns.RR, serial uint32) {
 	ctx, cancel := context.WithTimeout(ctx, serveTime)
 	defer cancel()
-	for known := to.follower.state(zone); known.known && int32(serial-known.fetched) <= 0 && ctx.Err() == nil; {
-		answer, err := n.exchange(ctx, to, dns.Message{Questions: []dns.Question{{Name: soa.Name, Type: dns.TypeSOA, Class: dns.ClassIN}}})
-		if named, ok := serialIn(answer); err != nil || !ok || int32(serial-named) <= 0 {
+	f := to.follower
+	for s := f.state(zone); s.known && int32(serial-s.fetched) <= 0 && ctx.Err() == nil; s = f.state(zone) {
+		if f.asks(zone, time.Now()) {
+			answer, err := n.exchange(ctx, to, dns.Message{Questions: []dns.Question{{Name: soa.Name, Type: dns.TypeSOA, Class: dns.ClassIN}}})
+			named, ok := serialIn(answer)
+			if err != nil || !ok {
+				named = serial // it does not tell
+			}
+			f.noteServes(zone, named)
+		}
+		if s = f.state(zone); s.serves != nil && int32(serial-*s.serves) <= 0 {
 			return
 		}
 		select {

@@ -326,7 +326,7 @@ func TestFetchedBeforeTheMessage(t *testing.T) {
 }
 
 // TestTakenIsServed: a peer that has fetched a version is waited for until it answers with it, for serveTime at most. One that
-// refuses to answer is not.
+// refuses to answer is not. All that wait ask it together.
 func TestTakenIsServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -347,11 +347,23 @@ func TestTakenIsServed(t *testing.T) {
 	if !support.Receive(t, taken) || refusing.asked.Load() != 1 {
 		t.Errorf("not taken, or the peer that refuses is asked %d times", refusing.asked.Load())
 	}
-	slow.has.Store(6) // such as one that signs, and has its own serials
+	w.serials["example.com"] = 8
+	w.fetch(slow, "example.com", 8) // which signs, and has its own serials
+	w.fetch(refusing, "example.com", 8)
+	before := slow.asked.Load()
 	began = time.Now()
-	go ask()
-	if !support.Receive(t, taken) || time.Since(began) < serveTime {
-		t.Errorf("after %v", time.Since(began))
+	const waiting = 16
+	taken = make(chan bool, waiting)
+	for range waiting {
+		go ask()
+	}
+	for range waiting {
+		if !support.Receive(t, taken) || time.Since(began) < serveTime {
+			t.Errorf("after %v", time.Since(began))
+		}
+	}
+	if asked, most := slow.asked.Load()-before, int64(time.Since(began)/serveEvery+1); asked > most {
+		t.Errorf("%d that wait ask the peer %d times, want at most %d", waiting, asked, most)
 	}
 }
 
