@@ -121,7 +121,7 @@ func (t *Table) Held(ctx context.Context, limit int) (first []mesh.NodeLease, al
 func (t *Table) shownAll(leases []Lease, err error) (all []mesh.NodeLease, _ error) {
 	for _, l := range leases {
 		shown := mesh.NodeLease{
-			Usage: l.Usage, UsageID: l.UsageID, Name: l.Name, Slot: l.Slot, State: "ended", From: l.RenewedBy, Endpoints: l.Endpoints, Renewed: l.RenewedAt, Ends: t.ExpiresAt(l.Seq),
+			Usage: l.Usage, UsageID: l.UsageID, Name: l.Name, Slot: l.Slot, State: "ended", From: l.RenewedBy, Endpoints: l.Endpoints, Renewed: l.RenewedAt, Ends: t.ExpiresAt(l.Seq), ACME: l.ACME,
 		}
 		switch {
 		case len(l.Endpoints) > 0 && !t.clocks.read(l.Seq).held.IsZero():

@@ -58,6 +58,7 @@ type NodeLease struct {
 	Slot, State, From string // State is "live", "held", "ended" or "new"
 	Endpoints         []string
 	Renewed, Ends     time.Time
+	ACME              bool // it may put challenges
 }
 
 // Every returns the time between two probes of an endpoint.

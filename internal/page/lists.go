@@ -136,6 +136,9 @@ func (v *view) leaseRows(leases []mesh.NodeLease) (rows []*row) {
 	for _, l := range leases {
 		r := &row{Title: msg.Printable(l.Name), Link: v.usageLink(l.UsageID), Level: leaseLevels[l.State], State: v.Say("lease " + l.State), cursor: fmt.Sprint(l.Usage, ".", l.Slot)}
 		r.Facts = []string{v.Say("slot", l.Slot)}
+		if l.ACME {
+			r.Facts = append(r.Facts, v.Say("acme"))
+		}
 		if !l.Renewed.IsZero() {
 			r.Facts = append(r.Facts, v.Say("renewed", v.clock(l.Renewed), l.From))
 		}

@@ -525,7 +525,7 @@ func TestName(t *testing.T) {
 		return []mesh.CheckedEndpoint{{Endpoint: "tcp://192.0.2.1:1", Alive: new(true), Since: "2026-03-04T12:00:00Z"}, {Endpoint: "tcp://192.0.2.9:1", Slot: "b", Alive: new(false), Since: "2026-03-04T10:07:00Z", Error: "connection refused"}, {Endpoint: "udp://h.example:2"}}, nil
 	}
 	w.Leases = func(context.Context, int64, string, int) ([]mesh.NodeLease, error) {
-		return []mesh.NodeLease{{UsageID: "id-1", Name: u.Name, Slot: "home", State: "live", Renewed: w.at.Add(-time.Minute), From: "192.0.2.77", Ends: w.at.Add(5 * time.Minute), Endpoints: []string{"tcp://192.0.2.3:1"}}, {UsageID: "id-2", Slot: "another"}}, nil
+		return []mesh.NodeLease{{UsageID: "id-1", Name: u.Name, Slot: "home", ACME: true, State: "live", Renewed: w.at.Add(-time.Minute), From: "192.0.2.77", Ends: w.at.Add(5 * time.Minute), Endpoints: []string{"tcp://192.0.2.3:1"}}, {UsageID: "id-2", Slot: "another"}}, nil
 	}
 	w.must(w.Tx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 		return w.Events.Add(ctx, tx, events.Event{Kind: events.UsageReleased, Name: u.Name, Usage: 7, UsageID: u.ID})
@@ -534,7 +534,7 @@ func TestName(t *testing.T) {
 		"Records", "<b>p1.example</b>", "A · a", "endpoints left out: 1", "left out (", "udp://h.example:2",
 		"What to type in a client", "--peers txt://_mesh.p1.example<", "http://<-node-listen>/d/_mesh.p1.example<",
 		"Endpoints", "tcp://192.0.2.1:1", `good">alive<`, "2026-03-04 14:00:00 +02:00 (7 min ago)", "tcp://192.0.2.9:1", `bad">dead<`, "(2 h ago) · slot b", "connection refused", `idle">not checked<`,
-		"Leases", "slot home · renewed 2026-03-04 14:06:00 +02:00 (1 min ago) from 192.0.2.77 · ends 2026-03-04 14:12:00 +02:00 (in 5 min)",
+		"Leases", "slot home · may get certificates · renewed 2026-03-04 14:06:00 +02:00 (1 min ago) from 192.0.2.77 · ends 2026-03-04 14:12:00 +02:00 (in 5 min)",
 		"History", "prefix released", "!static_host_map", "!retry_join", "!another")
 	answer := w.get("/names/none")
 	if answer.Code != http.StatusNotFound || answer.Header().Get("X-Error-Code") != "unknown_usage" || !strings.Contains(answer.Body.String(), `href="./../names"`) {
