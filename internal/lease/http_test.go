@@ -292,6 +292,17 @@ func TestRepeatedPost(t *testing.T) {
 	if _, status, code := post(path, body, "order 1"); status != 409 || code != msg.LeaseExists {
 		t.Errorf("a token in use: %d %s", status, code)
 	}
+	const certified = `{"slot":"b","ttl":60,"acme":true}`
+	b, _, _ := post(path, certified, "order 3")
+	l, err := w.Find(t.Context(), b.Data.Token)
+	w.must(err)
+	w.must(w.puts(l, 1))
+	_, err = w.DropChallenge(t.Context(), l, answer(1))
+	w.must(err)
+	if _, status, code := post(path, certified, "order 3"); status != 409 || code != msg.LeaseExists {
+		t.Errorf("a token in use for challenges only: %d %s", status, code)
+	}
+	w.must(w.Delete(t.Context(), "u1", b.Data.ID))
 	w.renew(again.Data.Token, "tcp://192.0.2.7:1")
 	w.ask("DELETE", path+"/"+first.Data.ID, "")
 	if _, status, code := post(path, body, "order 1"); status != 404 || code != msg.UnknownLease {

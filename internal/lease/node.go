@@ -64,21 +64,22 @@ func (s *Nodes) Handler() http.Handler {
 	mux.HandleFunc("HEAD /lease", s.noHead("GET, PUT")) // the pattern GET would match it, and renew
 	mux.HandleFunc("HEAD "+updatePath, s.noHead("GET"))
 	mux.Handle("GET /d/{name}", newURLs(s.Listed, clientOf, s.adapter))
-	routes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Route(mux, w, cleaned(r)) })
+	routes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Route(mux, w, s.cleaned(r)) })
 	checked := web.GuardSite(web.GuardConfig{Deny: s.deny, Log: s.Log}, routes)
 	return s.adapter.Safe(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		checked.ServeHTTP(w, s.withClient(r))
 	}))
 }
 
-// cleaned returns a request with the clean path of an update. Some routers put a slash of their own before or after
-// it, and their clients do not follow a redirect.
-func cleaned(r *http.Request) *http.Request {
-	if r.URL.Path == updatePath || path.Clean(r.URL.Path) != updatePath {
+// cleaned returns a request with the clean path of an update or of a door. Some routers put a slash of their own before or
+// after it, as acme-dns's clients do where a base address ends with one, and they do not follow a redirect.
+func (s *Nodes) cleaned(r *http.Request) *http.Request {
+	at := path.Clean(r.URL.Path)
+	if r.URL.Path == at || at != updatePath && s.Doors["POST "+at] == nil {
 		return r
 	}
 	r = r.Clone(r.Context())
-	r.URL.Path, r.URL.RawPath = updatePath, ""
+	r.URL.Path, r.URL.RawPath = at, ""
 	return r
 }
 

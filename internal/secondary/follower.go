@@ -29,7 +29,6 @@ type follower struct {
 	told bool // the event of its lag is the last one; only Run uses it
 
 	mu       sync.Mutex
-	heard    time.Time     // when it acknowledged a message, asked, or got a version last
 	news     chan struct{} // closed, and made anew, when something is heard, or a message ends without an answer
 	zones    map[string]*state
 	queue    queue
@@ -39,17 +38,17 @@ type follower struct {
 
 func newFollower() *follower { return &follower{zones: map[string]*state{}, news: make(chan struct{})} }
 
-// tell notes that a message has ended, or that the secondary was heard. The caller holds the lock.
-func (f *follower) tell(heard bool) {
+// tell notes that a message about a zone has ended, or that the secondary was heard about it. The caller holds the lock.
+func (f *follower) tell(s *state, heard bool) {
 	if heard {
-		f.heard = time.Now()
+		s.heard = time.Now()
 	}
 	close(f.news)
 	f.news = make(chan struct{})
 }
 
 // wants returns a channel that is closed when something is heard of a secondary that lacks a version of a zone and was heard
-// within livesFor, or is still to be told of the version; nil if it has the version, or does not live.
+// about it within livesFor, or is still to be told of the version; nil if it has the version, or does not live.
 func (f *follower) wants(zone string, serial uint32, now time.Time) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,7 +56,7 @@ func (f *follower) wants(zone string, serial uint32, now time.Time) <-chan struc
 	switch {
 	case s != nil && s.known && int32(serial-s.fetched) <= 0:
 		return nil
-	case now.Sub(f.heard) < livesFor, !f.silent && (s == nil || s.vain == 0):
+	case s == nil && !f.silent, s != nil && (now.Sub(s.heard) < livesFor || !f.silent && s.vain == 0):
 		return f.news
 	}
 	return nil
@@ -91,6 +90,7 @@ type state struct {
 	moved    time.Time // when the secondary fell behind
 	fetched  uint32
 	known    bool      // fetched is known
+	heard    time.Time // when it acknowledged a message about the zone, asked, or got a version last
 	asked    time.Time // when it was asked for the version that it serves
 	serves   *uint32   // the answer; nil: none yet
 	sent     bool      // this process has sent fetched
@@ -229,7 +229,7 @@ func (f *follower) fetch(zone string, from netip.Addr, serial uint32) {
 	if !s.sent || int32(serial-s.fetched) > 0 {
 		f.has(s, serial, true)
 	}
-	f.tell(true)
+	f.tell(s, true)
 }
 
 // has notes the version that the secondary has. The caller holds the lock.

@@ -22,7 +22,8 @@ const (
 	answerSize = 4096            // octets; one without EDNS has 512 and a signature
 	lookEvery  = 5 * time.Second // between two looks at lags
 
-	serveTime  = 3 * time.Second // that a secondary may take to serve what it has fetched
+	// serveTime bounds the wait until secondaries serve what they have fetched, because those that sign have serials of their own.
+	serveTime  = 3 * time.Second
 	serveEvery = 100 * time.Millisecond
 )
 
@@ -161,7 +162,7 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	}
 	f.silent = err != nil && !errors.Is(err, errRefused)
 	s.notified, s.fault = began, err
-	defer f.tell(err == nil)
+	defer f.tell(s, err == nil)
 	if ok && int32(serial-s.serial) > 0 {
 		s.serial = serial
 	}
@@ -296,18 +297,20 @@ func (n *Notifier) Taken(ctx context.Context, zone string) bool {
 				return false
 			}
 		}
+	}
+	serving, cancel := context.WithTimeout(ctx, serveTime)
+	defer cancel()
+	for _, s := range n.Known() {
 		if s.takes(zone) {
-			n.served(ctx, s, zone, soa, serial)
+			n.served(serving, s, zone, soa, serial)
 		}
 	}
 	return err == nil
 }
 
 // served waits until a secondary answers with a version of a zone that it has fetched: NSD loads it up to a second later. It
-// waits for none that gives no SOA record, and for serveTime at most, because one that signs has serials of its own.
+// waits for none that gives no SOA record.
 func (n *Notifier) served(ctx context.Context, to Secondary, zone string, soa dns.RR, serial uint32) {
-	ctx, cancel := context.WithTimeout(ctx, serveTime)
-	defer cancel()
 	f := to.follower
 	for s := f.state(zone); s.known && int32(serial-s.fetched) <= 0 && ctx.Err() == nil; s = f.state(zone) {
 		if f.asks(zone, time.Now()) {

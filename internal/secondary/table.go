@@ -135,10 +135,10 @@ func (t *Table) Fetched(from netip.Addr, key, apex dns.Name, serial uint32) {
 func (t *Table) Names(from netip.Addr, key, apex dns.Name, serial uint32) (sent bool) {
 	for f := range t.of(from, key, apex) {
 		f.mu.Lock()
-		if s := f.zones[apex.Bare()]; s != nil && f.names(s, from, serial) {
-			sent = true
+		if s := f.zones[apex.Bare()]; s != nil {
+			sent = f.names(s, from, serial) || sent
+			f.tell(s, true)
 		}
-		f.tell(true)
 		f.mu.Unlock()
 	}
 	t.signal()

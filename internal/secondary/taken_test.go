@@ -51,11 +51,13 @@ func TestWants(t *testing.T) {
 		"unknown, and its serial is 0":         {time.Second, false, &state{zone: "z"}, 0, true},
 	} {
 		f := newFollower()
-		if f.silent = test.silent; test.heard > 0 {
-			f.heard = now.Add(-test.heard)
-		}
+		f.silent = test.silent
+		f.zones["other"] = &state{zone: "other", heard: now} // which says nothing about this zone
 		if test.state != nil {
 			f.zones["z"] = test.state
+		}
+		if test.heard > 0 {
+			test.state.heard = now.Add(-test.heard)
 		}
 		if got := f.wants("z", test.serial, now) != nil; got != test.want {
 			t.Errorf("%s: waited for: %t, want %t", what, got, test.want)
@@ -199,7 +201,7 @@ func TestTellNeverBlocks(t *testing.T) {
 	}
 	for range 10_000 {
 		f.mu.Lock()
-		f.tell(true)
+		f.tell(f.at("example.com", 7), true)
 		f.mu.Unlock()
 	}
 	cancel()
