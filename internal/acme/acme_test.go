@@ -31,7 +31,7 @@ func TestAnswers(t *testing.T) {
 		token := w.lease("a", true)
 		for _, test := range []struct{ path, body, want string }{
 			{"/update", `{"subdomain":"8e5700ea-a4bf-41c7-8a77-e990661dcc6a","txt":"` + value(1) + `"}`, `{"txt":"` + value(1) + `"}`},
-			{"/update", `{"txt":"` + value(1) + `"}`, `{"txt":"` + value(1) + `"}`}, // once more
+			{"/update", `{"txt":"` + value(1) + `"}`, `{"txt":"` + value(1) + `"}`},  // once more
 			{"//update", `{"txt":"` + value(1) + `"}`, `{"txt":"` + value(1) + `"}`}, // a base address that ends with a slash
 			{"/present", lego(place+".", value(2)), `{}`},
 			{"/present", lego("_ACME-challenge.A.example.COM", value(2)), `{}`},
