@@ -187,7 +187,7 @@ func TestTakenWithoutOne(t *testing.T) {
 	}
 }
 
-// TestTellNeverBlocks: news come without anyone who waits, and waits that are given up leave nothing behind.
+// TestTellNeverBlocks: news come although nothing waits, and waits that are given up leave nothing behind.
 func TestTellNeverBlocks(t *testing.T) {
 	w := newWorld(t)
 	p := w.peer("p", acknowledges)
