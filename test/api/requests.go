@@ -298,7 +298,7 @@ func (suite Suite) testPagesAreTheStream(t *testing.T) {
 // A client that asks for a long listing and does not read it keeps nobody
 // from writing, and no old state of the database alive.
 func (suite Suite) testSlowReaderHoldsNobodyUp(t *testing.T) {
-	const count = 3000
+	const count = 1000
 	a := suite.Start(t, Options{})
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	a.AddUsages(t, count, 16<<10) // more than the sockets between client and server hold
@@ -323,7 +323,7 @@ func (suite Suite) testSlowReaderHoldsNobodyUp(t *testing.T) {
 func (suite Suite) testListingBrokenOff(t *testing.T) {
 	a := suite.Start(t, Options{})
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
-	a.AddUsages(t, 3000, 16<<10)
+	a.AddUsages(t, 1000, 16<<10) // more than the sockets hold
 	response, err := a.HTTP.Get(a.URL + "/api/v1/ddns/usages/available")
 	support.Must(t, err)
 	defer response.Body.Close()
