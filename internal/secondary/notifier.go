@@ -319,7 +319,9 @@ func (n *Notifier) served(ctx context.Context, to Secondary, zone string, soa dn
 			if err != nil || !ok {
 				named = serial // it does not tell
 			}
-			f.noteServes(zone, named)
+			if ctx.Err() == nil { // else the failure is this caller's alone
+				f.noteServes(zone, named)
+			}
 		}
 		if s = f.state(zone); s.serves != nil && int32(serial-*s.serves) <= 0 {
 			return
