@@ -234,6 +234,22 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// TestRepeatedPostOfChallenges: a token that has put a challenge is in use, also after the challenge is withdrawn.
+func TestRepeatedPostOfChallenges(t *testing.T) {
+	w := newWorld(t)
+	const path, body = "/usages/u1/leases", `{"slot":"a","ttl":60,"acme":true}`
+	_, _, first := w.askAgain("POST", path, body, "order 1")
+	var made struct{ Data struct{ Token Token } }
+	w.must(json.Unmarshal([]byte(first), &made))
+	l, err := w.Find(t.Context(), made.Data.Token)
+	w.must(err)
+	w.must(w.puts(l, 1))
+	w.drops(l, 1, true)
+	if status, code, _ := w.askAgain("POST", path, body, "order 1"); status != 409 || code != msg.LeaseExists {
+		t.Errorf("a token in use for challenges only: %d %s", status, code)
+	}
+}
+
 // TestRepeatedPost: a client that has not got the answer repeats the request, and gets the same lease with a token that works. No
 // token is stored. Once the token is in use, the repetition is refused.
 func TestRepeatedPost(t *testing.T) {
@@ -292,17 +308,6 @@ func TestRepeatedPost(t *testing.T) {
 	if _, status, code := post(path, body, "order 1"); status != 409 || code != msg.LeaseExists {
 		t.Errorf("a token in use: %d %s", status, code)
 	}
-	const certified = `{"slot":"b","ttl":60,"acme":true}`
-	b, _, _ := post(path, certified, "order 3")
-	l, err := w.Find(t.Context(), b.Data.Token)
-	w.must(err)
-	w.must(w.puts(l, 1))
-	_, err = w.DropChallenge(t.Context(), l, answer(1))
-	w.must(err)
-	if _, status, code := post(path, certified, "order 3"); status != 409 || code != msg.LeaseExists {
-		t.Errorf("a token in use for challenges only: %d %s", status, code)
-	}
-	w.must(w.Delete(t.Context(), "u1", b.Data.ID))
 	w.renew(again.Data.Token, "tcp://192.0.2.7:1")
 	w.ask("DELETE", path+"/"+first.Data.ID, "")
 	if _, status, code := post(path, body, "order 1"); status != 404 || code != msg.UnknownLease {
