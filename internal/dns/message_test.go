@@ -205,9 +205,10 @@ func TestCAAData(t *testing.T) {
 func FuzzCAA(f *testing.F) {
 	f.Add([]byte("\x00\x05Issue;"))
 	f.Add([]byte("\x00\x00"))
+	f.Add([]byte("\x00\xa3" + strings.Repeat("A", 0xa3)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := ParseCAA(data)
-		if err == nil && (c[0]+string(byte(len(c[1])))+c[1]+c[2] != string(data[:2])+foldASCII(string(data[2:2+int(data[1])]))+string(data[2+int(data[1]):])) {
+		if err == nil && (c[0]+string([]byte{byte(len(c[1]))})+c[1]+c[2] != string(data[:2])+foldASCII(string(data[2:2+int(data[1])]))+string(data[2+int(data[1]):])) {
 			t.Fatalf("%q is read as %q", data, c)
 		}
 	})
