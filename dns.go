@@ -24,6 +24,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
+	"meshddns/internal/term"
 	"meshddns/internal/web"
 )
 
@@ -185,6 +186,8 @@ type operations struct {
 
 	certificate *web.Certificate
 	secondaries *secondary.Notifier
+	term        *term.Term                         // nil: it has no end
+	durable     func(context.Context) error        // see web.Fence
 	provisioned bool                               // by a file, which adds its entries again
 	forms       map[string]func(body []byte) error // check entries of provisioning files, by part
 }

@@ -10,14 +10,18 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mattn/go-sqlite3"
 
 	"meshddns/docs"
 	"meshddns/internal/answers"
@@ -55,7 +59,7 @@ type server struct {
 // metrics of other parts of the program.
 func newServer(ops operations, version string, log *slog.Logger, figures ...func(*daemon.Page)) *server {
 	s := &server{ops: ops, public: reconcile.Internet, log: log, version: version, figures: figures}
-	s.adapter = web.Adapter{Log: log, Broken: broken, Counted: s.requests.Count, Faults: web.NewRefusalLines(log)}
+	s.adapter = web.Adapter{Log: log, Broken: broken, Counted: s.requests.Count, Faults: web.NewRefusalLines(log), Fence: web.Fence{Over: ops.term.Over, Durable: ops.durable}}
 	s.sender = &notify.Sender{Targets: ops.store.targets, History: ops.store.events, Well: func(ctx context.Context) bool { return s.provisionFaults.Load() == 0 && s.ops.well(ctx) }, Log: log}
 	s.status = s.newPage()
 	return s
@@ -66,6 +70,27 @@ func (s *server) newPage() *page.Page {
 	shown := s.ops.shown()
 	shown.Faults, shown.Refuse, shown.Fault, shown.Program = s.provisionFaults.Load, s.adapter.Refuse, s.adapter.Blame, s.version
 	return page.New(shown)
+}
+
+// shown is what the status pages show of the database and the engine.
+func (o *operations) shown() page.Source {
+	store, engine := o.store, o.engine
+	version, _, _ := sqlite3.Version()
+	return page.Source{
+		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
+		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Places: store.ledger.PlacesOf, Usage: store.Usage, Usages: o.search,
+		Amiss: store.ledger.Amiss, Endpoints: o.checks.Endpoints, Leases: o.leases.Page, Held: o.leases.Held,
+		Secondaries: o.secondaries.States, Targets: store.targets.Unwell, Leftovers: store.ledger.Leftovers, Zones: store.ledger.ServiceZones,
+		Configuration: o.configured, Certificate: o.certificate.Ends,
+		Hidden: func(ctx context.Context) (bool, error) {
+			if !engine.Addresses().Hidden {
+				return false, nil
+			}
+			first, err := store.zones.BuiltinZonesAfter(ctx, "", 1)
+			return len(first) > 0, err
+		},
+		Zone: engine.Zone, DownZones: engine.DownZones, WritesLeft: engine.WritesLeft, Addresses: engine.Addresses, SQLite: version, Schema: schema.Version(),
+	}
 }
 
 const (
@@ -130,7 +155,9 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/openapi.json", rights.All, http.HandlerFunc(s.contract))
 	s.status.Routes(func(route string, page http.Handler) { mux.Handle(route, rights.Readers, page) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.Route(mux.Routes, w, r.WithContext(events.By(r.Context(), web.Caller(r))))
+		ctx, cancel := s.ops.term.Context(events.By(r.Context(), web.Caller(r)))
+		defer cancel()
+		a.Route(mux.Routes, w, r.WithContext(ctx))
 	})
 }
 
@@ -645,15 +672,61 @@ func (s *server) health(r *http.Request) (web.Reply, error) {
 		}
 		return web.Reply{}, failure
 	}
+	answer := web.Reply{Message: msg.TestOK}
 	switch provisioned, told := s.provisionFaults.Load() == 0, states[notify.Stopped] == 0; {
 	case !provisioned && !told:
-		return web.Reply{Message: msg.NotProvisionedStopped}, nil
+		answer.Message = msg.NotProvisionedStopped
 	case !provisioned:
-		return web.Reply{Message: msg.WellNotProvisioned}, nil
+		answer.Message = msg.WellNotProvisioned
 	case !told:
-		return web.Reply{Message: msg.NotificationsStopped}, nil
+		answer.Message = msg.NotificationsStopped
 	}
-	return web.Reply{Message: msg.TestOK}, nil
+	if t := s.ops.term; t != nil {
+		answer.Data = map[string]int64{"term": t.Number}
+	}
+	return answer, nil
+}
+
+// well reports whether nothing is wrong with records, zones, targets and the database.
+func (o *operations) well(ctx context.Context) bool {
+	totals, err := o.store.ledger.Totals(ctx)
+	states, unread := o.store.targets.States(ctx)
+	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(o.engine.DownZones())) + states[notify.Stopped]
+	return err == nil && unread == nil && bad == 0 && o.store.db.Health(ctx) == nil
+}
+
+// writeMetrics writes the versions, and the metrics of the database and the engine.
+func (o *operations) writeMetrics(ctx context.Context, page *daemon.Page, version string) error {
+	engine, _, _ := sqlite3.Version()
+	page.Family("meshddns_build_info", "gauge", "Versions of meshddns, of Go and of SQLite.")
+	page.Figure(1, daemon.Label{Name: "version", Value: version}, daemon.Label{Name: "goversion", Value: runtime.Version()}, daemon.Label{Name: "sqlite", Value: engine})
+	totals, err := o.store.ledger.WriteMetrics(ctx, page)
+	if err == nil {
+		err = o.store.targets.WriteMetrics(ctx, page)
+	}
+	if err != nil {
+		return err
+	}
+	o.engine.WriteMetrics(page)
+	o.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
+	return nil
+}
+
+// work describes the amount of work, and faults of the database, for the status in systemd.
+func work(s *store) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		err := s.db.Answers(ctx)
+		text := "busy with requests"
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if totals, unread := s.ledger.Totals(ctx); unread == nil {
+			text = fmt.Sprintf("services %d, prefixes %d, names published %d", totals["services"], totals["usages"], totals[string(reconcile.Published)])
+		}
+		if fault := s.db.Health(ctx); fault != nil && ctx.Err() == nil {
+			text += "; " + failureOf(fault).Error()
+		}
+		return text, err
+	}
 }
 
 // metrics is the page that Prometheus reads.

@@ -1,4 +1,4 @@
-// Start, wiring, signals and end of the program; what operators see of it; -check.
+// Start, standby, wiring, signals and end of the program; -check.
 
 // Meshddns keeps the DNS TXT records by which the nodes of a mesh network find each other. It
 // reserves names, publishes their values at a DNS provider or answers for them itself, and keeps
@@ -22,17 +22,15 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/acme"
 	"meshddns/internal/builtin"
@@ -42,14 +40,15 @@ import (
 	"meshddns/internal/lease"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/nameserver"
 	"meshddns/internal/notify"
-	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
 	"meshddns/internal/settings"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/systemd"
+	"meshddns/internal/term"
 	"meshddns/internal/web"
 )
 
@@ -104,31 +103,9 @@ func (p process) newLog(name string) (*slog.Logger, *daemon.LogQueue) {
 	return slog.New(p.format(name)(queue)), queue
 }
 
-// format returns a function that makes handlers of a format. In the journal each line has its
-// priority, and lines of text have no time, because the journal adds it.
+// format returns a function that makes handlers of a format.
 func (p process) format(name string) func(io.Writer) slog.Handler {
-	journal := systemd.IsJournal(p.getenv, p.stderr)
-	lines := func(w io.Writer) slog.Handler {
-		switch {
-		case name == "json":
-			return slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: printable})
-		case journal:
-			return slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: withoutTime})
-		}
-		return slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: printable})
-	}
-	if !journal {
-		return lines
-	}
-	return func(w io.Writer) slog.Handler { return systemd.NewHandler(w, lines) }
-}
-
-// withoutTime deletes the time of a line.
-func withoutTime(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
-		return slog.Attr{}
-	}
-	return printable(groups, a)
+	return systemd.LogFormat(systemd.IsJournal(p.getenv, p.stderr), name == "json", printable)
 }
 
 // printable makes a text or an error of a line, such as a name that a provider has, one line of printable characters. A
@@ -182,10 +159,25 @@ func run(ctx context.Context, p process) (err error) {
 
 // runWith is run with the settings read and the log open.
 func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *daemon.LogQueue) (err error) {
-	p, err := newProgram(ctx, c, manager.Sockets, log, lines)
+	t, begun, err := standby(ctx, &c, manager, hangUps, log)
+	defer begun()
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	defer t.Close()
+	ctx, cancel := t.Context(ctx)
+	defer cancel()
+	defer func() {
+		if t.Over() {
+			log.Info("the term is over, and the program ends", "term", t.Number, "error", err)
+			err = nil
+		}
+	}()
+	p, err := newProgram(ctx, c, manager.Sockets, t, log, lines)
 	if err != nil {
 		return err
 	}
+	begun()
 	defer func() { err = errors.Join(err, p.store.Close()) }()
 	if c.Provision != "" {
 		if err := p.files.Apply(ctx); err != nil {
@@ -199,7 +191,11 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 		log.Warn(inClear, "listen", strings.Join(open, ","))
 	}
 	listen, nodes := strings.Join(p.front.Addrs(), ","), strings.Join(p.nodes.Addrs(), ",")
-	unit := systemd.Unit{Manager: manager, Serves: serves(listen, p.dns.Addrs()), Work: work(p.store), Log: log}
+	serves := "HTTP on " + listen
+	if p.dns.On() {
+		serves += ", DNS on " + p.dns.Addrs()
+	}
+	unit := systemd.Unit{Manager: manager, Serves: serves, Work: work(p.store), Log: log}
 	log.Info("started", "version", p.api.version, "listen", listen, "dns", p.dns.Addrs(), "nodes", nodes, "db", c.DB)
 	// A request in flight may ask the DNS server, as POST /test does.
 	return daemon.Serve(ctx, log, daemon.List{unit.Begin, p.serveAPI, p.nodes.Serve}, daemon.List{p.dns.Serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
@@ -208,10 +204,92 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	}))
 }
 
+// termNone is the -term that takes the term out of the database.
+const termNone = "none"
+
+// standby answers 503 and REFUSED on the program's sockets until the file of -term gives the program a term. Then the sockets are in
+// manager. Until begun is called, the watchdog is pinged. Without a file it returns nil at once.
+func standby(ctx context.Context, c *settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger) (t *term.Term, begun func(), err error) {
+	pings, begun := context.WithCancel(ctx)
+	if c.Term == "" || c.Term == termNone {
+		return nil, begun, nil
+	}
+	if err := bind(c, &manager.Sockets); err != nil {
+		return nil, begun, err
+	}
+	held, err := manager.Sockets.Duplicate()
+	if err != nil {
+		return nil, begun, err
+	}
+	s := &server{log: log, adapter: web.Adapter{Log: log, Faults: web.NewRefusalLines(log)}}
+	refuse := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Refuse(w, r, web.Fail(msg.Standby)) })
+	front, err := listenHTTP(*c, held.HTTP, log)
+	nodes := web.NewServer(web.ServerConfig{Inherited: held.Node, Eighths: lease.Eighths, ShutdownTime: shutdownTime, TLS: c.Certificate.Nodes, Log: log})
+	names, unheard := nameserver.Listen(nameserver.Config{Listeners: held.DNSTCP, PacketConns: held.DNSUDP, RateLimit: c.DNS.RateLimit}, nameserver.NoZones{}, log)
+	if err := errors.Join(err, unheard); err != nil {
+		return nil, begun, errors.Join(err, held.Close())
+	}
+	unit := systemd.Unit{Manager: manager, Serves: "standby", Work: func(context.Context) (string, error) { return "no term in " + c.Term, nil }, Log: log}
+	unit.Ready(ctx)
+	go unit.Watch(pings)
+	log.Info("standby", "listen", strings.Join(front.Addrs(), ","), "nodes", strings.Join(nodes.Addrs(), ","), "term", c.Term)
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	files := *c
+	files.Provision = "" // it is applied in a term
+	steps := reloadSteps(files, nil, &builtin.Server{})
+	err = daemon.Serve(waiting, log, daemon.List{
+		func(ctx context.Context) error { return front.Serve(ctx, guarded(*c, s, refuse)) },
+		func(ctx context.Context) error {
+			return nodes.Serve(ctx, web.Handlers{TCP: web.Speaking(c.Language, refuse)})
+		},
+		names.Serve,
+		func(ctx context.Context) error { return c.Certificate.Watch(ctx, log, nil) },
+		func(ctx context.Context) error {
+			return daemon.OnHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, func() int { return 0 }, nil)
+		},
+		func(ctx context.Context) (err error) {
+			defer cancel()
+			t, err = term.Await(ctx, c.Term, log)
+			return err
+		},
+	})
+	return t, begun, err
+}
+
+// bind binds the addresses of the settings, and adds their sockets to those of the service manager.
+func bind(c *settings.Settings, s *systemd.Sockets) error {
+	http, err := web.Listen(web.ListenConfig{List: c.Listen, Flag: "-listen", Group: c.SocketGroup, Token: c.Tokens != nil})
+	node, unbound := web.Listen(web.ListenConfig{List: c.NodeListen, Flag: "-node-listen", Token: true})
+	tcp, udp, unheard := nameserver.Bind(c.DNS.Addresses)
+	s.HTTP, s.Node = append(s.HTTP, http...), append(s.Node, node...)
+	s.DNSTCP, s.DNSUDP = append(s.DNSTCP, tcp...), append(s.DNSUDP, udp...)
+	if err := errors.Join(err, unbound, unheard); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	c.TakeSockets(s.HTTP, s.Node, s.DNSTCP, s.DNSUDP)
+	return c.CheckTLS(c.Listen, c.NodeListen)
+}
+
+// durable returns a function that waits until all commits are in the replica, and the term is known to last; nil without a replica.
+func durable(c settings.Settings, t *term.Term) func(context.Context) error {
+	if c.Replica == "" {
+		return nil
+	}
+	replica := &term.Replica{Socket: c.Replica, Path: c.DB}
+	return func(ctx context.Context) error {
+		if err := replica.Sync(ctx); err != nil {
+			return err
+		}
+		return t.Renewed(ctx)
+	}
+}
+
 // program is the whole program. newProgram makes it from the bottom up: each part gets all that it needs from its
 // constructor. The way back up is the notice of each commit (sqlite.Database.Subscribe).
 type program struct {
 	settings    settings.Settings
+	term        *term.Term
 	log         *slog.Logger
 	store       *store
 	addresses   *hostaddr.Book
@@ -228,15 +306,18 @@ type program struct {
 }
 
 // newProgram opens the database and binds the sockets. It serves nothing yet.
-func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, log *slog.Logger, lines *daemon.LogQueue) (_ *program, err error) {
-	p := &program{settings: c, log: log}
+func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, t *term.Term, log *slog.Logger, lines *daemon.LogQueue) (_ *program, err error) {
+	p := &program{settings: c, term: t, log: log}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
 		}
 	}()
 	sealed := schema
-	sealed.Keys = c.SealKeys
+	sealed.Keys, sealed.Term = c.SealKeys, sqlite.Term{None: c.Term == termNone}
+	if t != nil {
+		sealed.Term.Number, sealed.Term.After = t.Number, t.After
+	}
 	db, owner, last, err := openDatabase(ctx, c.DB, sealed, log)
 	if err != nil {
 		return nil, err
@@ -247,7 +328,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	if p.store, err = newStore(ctx, db, owner, c.DNS.Catalog.Bare(), known, log); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	c.DNS.Peers = p.store.secondaries
+	c.DNS.Peers, c.DNS.Over = p.store.secondaries, t.Over
 	if p.dns, err = builtin.Listen(ctx, c.DNS, p.store.zones, p.addresses.All, log); err != nil {
 		return nil, err
 	}
@@ -270,7 +351,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	if err = c.CheckTLS(p.front.Addrs(), p.nodes.Addrs()); err != nil {
 		return nil, err
 	}
-	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, forms: entryForms, certificate: c.Certificate, provisioned: c.Provision != ""}
+	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, term: t, durable: durable(c, t), forms: entryForms, certificate: c.Certificate, provisioned: c.Provision != ""}
 	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
 		c.Certificate.WriteMetrics, p.nodes.WriteMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
 	p.files = &provision.Files{
@@ -364,77 +445,6 @@ func (p *program) tasks() daemon.List {
 	}
 }
 
-// shown is what the status pages show of the database and the engine.
-func (o *operations) shown() page.Source {
-	store, engine := o.store, o.engine
-	version, _, _ := sqlite3.Version()
-	return page.Source{
-		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
-		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Places: store.ledger.PlacesOf, Usage: store.Usage, Usages: o.search,
-		Amiss: store.ledger.Amiss, Endpoints: o.checks.Endpoints, Leases: o.leases.Page, Held: o.leases.Held,
-		Secondaries: o.secondaries.States, Targets: store.targets.Unwell, Leftovers: store.ledger.Leftovers, Zones: store.ledger.ServiceZones,
-		Configuration: o.configured, Certificate: o.certificate.Ends,
-		Hidden: func(ctx context.Context) (bool, error) {
-			if !engine.Addresses().Hidden {
-				return false, nil
-			}
-			first, err := store.zones.BuiltinZonesAfter(ctx, "", 1)
-			return len(first) > 0, err
-		},
-		Zone: engine.Zone, DownZones: engine.DownZones, WritesLeft: engine.WritesLeft, Addresses: engine.Addresses, SQLite: version, Schema: schema.Version(),
-	}
-}
-
-// well reports whether nothing is wrong with records, zones, targets and the database.
-func (o *operations) well(ctx context.Context) bool {
-	totals, err := o.store.ledger.Totals(ctx)
-	states, unread := o.store.targets.States(ctx)
-	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(o.engine.DownZones())) + states[notify.Stopped]
-	return err == nil && unread == nil && bad == 0 && o.store.db.Health(ctx) == nil
-}
-
-// writeMetrics writes the versions, and the metrics of the database and the engine.
-func (o *operations) writeMetrics(ctx context.Context, page *daemon.Page, version string) error {
-	engine, _, _ := sqlite3.Version()
-	page.Family("meshddns_build_info", "gauge", "Versions of meshddns, of Go and of SQLite.")
-	page.Figure(1, daemon.Label{Name: "version", Value: version}, daemon.Label{Name: "goversion", Value: runtime.Version()}, daemon.Label{Name: "sqlite", Value: engine})
-	totals, err := o.store.ledger.WriteMetrics(ctx, page)
-	if err == nil {
-		err = o.store.targets.WriteMetrics(ctx, page)
-	}
-	if err != nil {
-		return err
-	}
-	o.engine.WriteMetrics(page)
-	o.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
-	return nil
-}
-
-// serves names the addresses on which the program answers.
-func serves(http, dns string) string {
-	if dns == "" {
-		return "HTTP on " + http
-	}
-	return "HTTP on " + http + ", DNS on " + dns
-}
-
-// work describes the amount of work, and faults of the database, for the status in systemd.
-func work(s *store) func(context.Context) (string, error) {
-	return func(ctx context.Context) (string, error) {
-		err := s.db.Answers(ctx)
-		text := "busy with requests"
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if totals, unread := s.ledger.Totals(ctx); unread == nil {
-			text = fmt.Sprintf("services %d, prefixes %d, names published %d", totals["services"], totals["usages"], totals[string(reconcile.Published)])
-		}
-		if fault := s.db.Health(ctx); fault != nil && ctx.Err() == nil {
-			text += "; " + failureOf(fault).Error()
-		}
-		return text, err
-	}
-}
-
 // step is a part of a reload.
 type step struct {
 	what string // "read the token file again"
@@ -502,21 +512,25 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, log *slog.Logger)
 	}), nil
 }
 
-// serveAPI answers requests until ctx ends. The guards stand before the routes.
+// serveAPI answers requests until ctx ends.
 func (p *program) serveAPI(ctx context.Context) error {
-	c, api := p.settings, p.api
-	guards, routes := web.GuardConfig{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: p.log}, api.routes()
-	return p.front.Serve(ctx, web.Handlers{
-		TCP:  web.Speaking(c.Language, api.adapter.Safe(web.GuardTCP(guards, routes))),
-		Unix: web.Speaking(c.Language, api.adapter.Safe(web.GuardSite(guards, routes))),
-	})
+	return p.front.Serve(ctx, guarded(p.settings, p.api, p.api.routes()))
+}
+
+// guarded puts the guards of the API before its routes.
+func guarded(c settings.Settings, s *server, routes http.Handler) web.Handlers {
+	guards := web.GuardConfig{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: s.deny, Log: s.log}
+	return web.Handlers{
+		TCP:  web.Speaking(c.Language, s.adapter.Safe(web.GuardTCP(guards, routes))),
+		Unix: web.Speaking(c.Language, s.adapter.Safe(web.GuardSite(guards, routes))),
+	}
 }
 
 // listenNodes listens on all addresses of the nodes' listener or on none.
 func (p *program) listenNodes(inherited []net.Listener) (*lease.Listener, error) {
 	c := p.settings
 	routes := lease.NewNodes(lease.ListenerConfig{
-		Leases: p.leases, Proxies: c.Proxies, Listed: p.store.ledger.Listed, Broken: broken, Log: p.log,
+		Leases: p.leases, Proxies: c.Proxies, Listed: p.store.ledger.Listed, Broken: broken, Fence: web.Fence{Over: p.term.Over}, Log: p.log,
 		Doors: acme.Calls(acme.Config{Leases: p.leases, Expect: p.engine.Expect, Taken: p.secondaries.Taken}),
 	})
 	return lease.ListenNodes(c.NodeListen, c.Language, web.ServerConfig{Inherited: inherited, ShutdownTime: shutdownTime, TLS: c.Certificate.Nodes}, routes)

@@ -1,4 +1,4 @@
--- Today's tables of meshddns, version 12. One file holds everything: the
+-- Today's tables of meshddns. One file holds everything: the
 -- configuration, the reserved names, the work that is due, the published values,
 -- and the zones of the built-in DNS server.
 --
@@ -15,7 +15,7 @@ CREATE TABLE appliance (
     ipv6       TEXT    NOT NULL DEFAULT '',
     dns_hosts  TEXT    NOT NULL DEFAULT '',  -- the names of the DNS server that secondaries were last sent
     seal       TEXT    NOT NULL DEFAULT ''   -- the key with which all secrets are sealed: 8 hex digits of its SHA-256; '' not sealed; '*' behind it: old octets are not erased yet
-) STRICT;
+, term INTEGER NOT NULL DEFAULT 0) STRICT; -- term: of the machine that wrote last (-term); 0 none
 
 -- The last known addresses of the named sources (-addr).
 CREATE TABLE addresses (

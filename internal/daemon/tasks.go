@@ -31,7 +31,6 @@ func Serve(ctx context.Context, log *slog.Logger, groups ...List) error {
 		ends = append(ends, func() { end(); running.Wait() })
 	}
 	<-ctx.Done()
-	log.Info("stopping")
 	for _, end := range ends {
 		end()
 	}

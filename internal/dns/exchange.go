@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshddns/internal/msg"
+	"meshddns/internal/term"
 )
 
 const (
@@ -158,8 +159,7 @@ func exchangeTCP(conn net.Conn, message []byte) ([]byte, error) {
 // dial connects to a server. The end of ctx closes the connection, which also ends a
 // waiting read.
 func dial(ctx context.Context, network, server string) (conn net.Conn, release func(), err error) {
-	var dialer net.Dialer
-	conn, err = dialer.DialContext(ctx, network, server)
+	conn, err = term.Dial(ctx, net.Dialer{}, network, server)
 	if err != nil {
 		return nil, nil, err
 	}

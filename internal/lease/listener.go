@@ -9,8 +9,8 @@ import (
 	"meshddns/internal/web"
 )
 
-// eighths is the share of the descriptors for connections of nodes, of which 512 are the most.
-const eighths = 2
+// Eighths is the share of the descriptors for connections of nodes, of which 512 are the most.
+const Eighths = 2
 
 // Listener is a Server on its sockets. Without sockets it does nothing.
 type Listener struct {
@@ -25,7 +25,7 @@ func ListenNodes(addresses []string, language msg.Language, c web.ServerConfig, 
 	if c.Listeners, err = web.Listen(web.ListenConfig{List: addresses, Flag: "-node-listen", Token: true}); err != nil {
 		return nil, err
 	}
-	c.Eighths, c.Log = eighths, s.Log
+	c.Eighths, c.Log = Eighths, s.Log
 	return &Listener{server: s, handler: web.Speaking(language, s.Handler()), front: web.NewServer(c)}, nil
 }
 

@@ -29,6 +29,7 @@ type ListenerConfig struct {
 	Listed  ListedFunc         // the endpoints of a name, for GET /d/<full name>
 	Doors   map[string]Door    // more calls for the token of a lease, by the patterns of their routes
 	Broken  func(error) msg.ID // as in web.Adapter
+	Fence   web.Fence          // as there
 	Log     *slog.Logger
 }
 
@@ -48,7 +49,7 @@ type Nodes struct {
 func NewNodes(c ListenerConfig) *Nodes {
 	lines := web.NewRefusalLines(c.Log)
 	s := &Nodes{ListenerConfig: c, attempts: web.NewAttempts(lines), lines: lines}
-	s.adapter = web.Adapter{Log: c.Log, Broken: c.Broken, Counted: s.count, Faults: lines, Refused: s.refused}
+	s.adapter = web.Adapter{Log: c.Log, Broken: c.Broken, Counted: s.count, Faults: lines, Fence: c.Fence, Refused: s.refused}
 	return s
 }
 

@@ -42,6 +42,9 @@ const (
 	TooManyStreams   ID = "too_many_streams"
 	TooManyWaiting   ID = "too_many_waiting"
 	TooManyRequests  ID = "too_many_requests"
+	Standby          ID = "standby"
+	TermOver         ID = "term_over"
+	NotReplicated    ID = "not_replicated"
 	LastEventInvalid ID = "last_event_id_invalid"
 
 	IdempotencyKeyInvalid ID = "idempotency_key_invalid"
@@ -188,6 +191,7 @@ const (
 	WantSeq         ID = "want_seq"
 	WantSeconds     ID = "want_seconds"
 	WantOnce        ID = "want_once"
+	WantReplica     ID = "want_replica"
 	WantEventKind   ID = "want_event_kind"
 	Because         ID = "because"
 	TakenByNetwork  ID = "taken_by_network"

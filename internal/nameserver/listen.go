@@ -51,6 +51,31 @@ func (e endpoint) close() {
 	}
 }
 
+// listenAll binds all addresses or none.
+func listenAll(addresses []string) (all []endpoint, err error) {
+	for _, address := range addresses {
+		ends, err := listen(address)
+		if err != nil {
+			closeAll(all)
+			return nil, fmt.Errorf("listen for DNS on %s: %w", address, err)
+		}
+		all = append(all, ends...)
+	}
+	return all, nil
+}
+
+// Bind binds addresses as Listen does. The sockets are for Config.Listeners and Config.PacketConns.
+func Bind(addresses []string) (listeners []net.Listener, conns []net.PacketConn, err error) {
+	ends, err := listenAll(addresses)
+	for _, end := range ends {
+		listeners = append(listeners, end.tcp)
+		for _, udp := range end.udp {
+			conns = append(conns, udp)
+		}
+	}
+	return listeners, conns, err
+}
+
 // portTries bounds the search for a port that is free for TCP and UDP alike.
 const portTries = 20
 
@@ -125,12 +150,12 @@ func inherit(listeners []net.Listener, conns []net.PacketConn) (ends []endpoint,
 		if err := prepareUDP(udp); err != nil {
 			return nil, fmt.Errorf("inherited DNS socket %s: %w", c.LocalAddr(), err)
 		}
-		at := slices.IndexFunc(ends, func(e endpoint) bool { return e.udp == nil && e.address() == udp.LocalAddr().String() })
+		at := slices.IndexFunc(ends, func(e endpoint) bool { return e.address() == udp.LocalAddr().String() })
 		if at < 0 {
 			ends = append(ends, endpoint{inherited: true})
 			at = len(ends) - 1
 		}
-		ends[at].udp = []*net.UDPConn{udp}
+		ends[at].udp = append(ends[at].udp, udp)
 	}
 	return ends, nil
 }

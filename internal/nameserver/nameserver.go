@@ -37,6 +37,8 @@ type Config struct {
 	Peers    Peers
 	Versions Versions
 	Catalog  dns.Name // in lower case, of the catalog zone of Versions; "": none
+	// Over reports that no transfer may be sent any more; nil: it never does.
+	Over func() bool
 }
 
 // MaxNSID is the largest length of an NSID, in octets. Every answer has room for it.
@@ -50,6 +52,7 @@ type Server struct {
 	peers    Peers // nil: no query may be signed
 	versions Versions
 	catalog  dns.Name
+	over     func() bool // see Config
 	log      *slog.Logger
 	ends     []endpoint
 	limiter  *connlimit.Limiter // of TCP connections
@@ -70,7 +73,7 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 	if len(c.NSID) > MaxNSID {
 		return nil, fmt.Errorf("an NSID of %d octets: want %d at most", len(c.NSID), MaxNSID)
 	}
-	s := &Server{backend: backend, peers: c.Peers, versions: c.Versions, catalog: c.Catalog, transfers: newTransfers(), log: log, nsid: c.NSID, rates: newRateLimiter(c.RateLimit), limiter: newLimiter(connlimit.Places(descriptorEighths))}
+	s := &Server{backend: backend, peers: c.Peers, versions: c.Versions, catalog: c.Catalog, over: c.Over, transfers: newTransfers(), log: log, nsid: c.NSID, rates: newRateLimiter(c.RateLimit), limiter: newLimiter(connlimit.Places(descriptorEighths))}
 	rand.Read(s.secret[:]) // never fails
 	for i, host := range c.Hosts {
 		if i == 0 {
@@ -79,13 +82,9 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 			s.others = append(s.others, host.Fold())
 		}
 	}
-	for _, address := range c.Addresses {
-		ends, err := listen(address)
-		if err != nil {
-			closeAll(s.ends)
-			return nil, fmt.Errorf("listen for DNS on %s: %w", address, err)
-		}
-		s.ends = append(s.ends, ends...)
+	var err error
+	if s.ends, err = listenAll(c.Addresses); err != nil {
+		return nil, err
 	}
 	ends, err := inherit(c.Listeners, c.PacketConns)
 	if err != nil {

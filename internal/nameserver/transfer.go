@@ -417,6 +417,9 @@ func (t *transfer) flush() error {
 		return nil
 	}
 	t.begun = false
+	if t.server.over != nil && t.server.over() {
+		return net.ErrClosed
+	}
 	if t.query.HasEDNS {
 		edns := dns.EDNS{UDPSize: maxUDP, DO: t.query.EDNS.DO, Options: t.options}
 		t.reply.Record(dns.SectionAdditional, edns.RR())

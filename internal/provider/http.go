@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -20,6 +21,7 @@ import (
 	"meshddns/internal/daemon"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
+	"meshddns/internal/term"
 )
 
 const (
@@ -43,6 +45,9 @@ func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() // verifies TLS, honours the proxy environment
 	t.MaxResponseHeaderBytes = 64 << 10
 	t.MaxIdleConnsPerHost = 4
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return term.Dial(ctx, net.Dialer{}, network, address)
+	}
 	return t
 }
 

@@ -15,6 +15,7 @@ import (
 	"meshddns/internal/daemon"
 	"meshddns/internal/dns"
 	"meshddns/internal/events"
+	"meshddns/internal/term"
 )
 
 const (
@@ -247,7 +248,7 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dns.Message) (a
 	if n.from.IsValid() && n.from.Is4() == to.at.Addr().Is4() {
 		dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.from, 0))
 	}
-	conn, err := dialer.DialContext(ctx, "udp", to.Address)
+	conn, err := term.Dial(ctx, dialer, "udp", to.Address)
 	if err != nil {
 		return answer, err
 	}

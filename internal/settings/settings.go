@@ -26,6 +26,8 @@ type Settings struct {
 	NodeListen   []string       // of the nodes' listener; each host:port or tls:host:port
 	Proxies      []netip.Prefix // in front of it, whose X-Forwarded-For counts
 	DB           string         // path of the database file
+	Term         string         // path of the file with the term of this machine; "": none; "none": a term is taken out of the database
+	Replica      string         // path of Litestream's socket, "" for none
 	DNS          nameserver.Config
 	Addresses    hostaddr.Sources
 	Controls     []string         // host:port, for checks of endpoints

@@ -35,7 +35,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprintln(s.Listen, s.DB, s.DNS, s.Addresses.IPv4, s.Addresses.IPv6, s.Addresses.Named, s.AllowHosts, s.Tokens == nil, s.SyncInterval, s.Language == msg.Chinese, s.LogFormat, s.Version, s.Help)
-	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] [] <nil> <nil> } auto auto [] [] true 5m0s true text false false\n"; got != want {
+	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] [] <nil> <nil>  <nil>} auto auto [] [] true 5m0s true text false false\n"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -49,16 +49,16 @@ func TestBothWays(t *testing.T) {
 	}
 	cert, key := certificate(t)
 	given := [][2]string{
-		{"seal-key", sealing}, {"listen", "unix:/run/x,127.0.0.1:0"}, {"socket-group", "adm"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
+		{"seal-key", sealing}, {"listen", "unix:/run/x,127.0.0.1:0"}, {"socket-group", "adm"}, {"db", "x.db"}, {"term", "x.term"}, {"replica-socket", "x.sock"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
 		{"dns-nsid", "ams-1"}, {"dns-catalog", "Catalog.invalid"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"addr", "a=interface:x,b=192.0.2.1"}, {"check-control", "192.0.2.1:53,a.example:80"}, {"allow-host", "a.example,b.example:80 c.example"},
 		{"token-file", token}, {"node-writes", "webhook=12,cloudflare=0"}, {"node-listen", "0.0.0.0:8054,[::]:8054"}, {"tls-cert", cert}, {"tls-key", key}, {"tls-client-ca", cert}, {"trusted-proxy", "127.0.0.1,10.1.2.3/8,::ffff:192.0.2.1/120"}, {"sync-interval", "90s"}, {"language", "en"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
 	}
-	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 catalog.invalid. 0 none 2001:db8::1 [{a interface:x interface:x} {b 192.0.2.1 none}] [192.0.2.1:53 a.example:80] [a.example b.example:80 c.example] false map[cloudflare:0 webhook:12] [0.0.0.0:8054 [::]:8054] [127.0.0.1/32 10.0.0.0/8 192.0.2.0/24] 1m30s true json /etc/x  66687aad true true true\n"
+	const want = "[unix:/run/x 127.0.0.1:0] adm x.db x.term x.sock [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 catalog.invalid. 0 none 2001:db8::1 [{a interface:x interface:x} {b 192.0.2.1 none}] [192.0.2.1:53 a.example:80] [a.example b.example:80 c.example] false map[cloudflare:0 webhook:12] [0.0.0.0:8054 [::]:8054] [127.0.0.1/32 10.0.0.0/8 192.0.2.0/24] 1m30s true json /etc/x  66687aad true true true\n"
 	say := func(s Settings) string {
 		if c := s.Certificate; c == nil || c.Chain != cert || c.Key != key || c.Authority != cert {
 			t.Errorf("the certificate is of %+v", c)
 		}
-		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.Catalog, s.DNS.RateLimit, s.Addresses.IPv4, s.Addresses.IPv6, s.Addresses.Named, s.Controls, s.AllowHosts, s.Tokens == nil, s.NodeWrites, s.NodeListen, s.Proxies,
+		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.Term, s.Replica, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.Catalog, s.DNS.RateLimit, s.Addresses.IPv4, s.Addresses.IPv6, s.Addresses.Named, s.Controls, s.AllowHosts, s.Tokens == nil, s.NodeWrites, s.NodeListen, s.Proxies,
 			s.SyncInterval, s.Language == msg.English, s.LogFormat, s.Provision, s.SealKeys.First.ID, s.SealKeys.Old.ID, s.Check, s.Version, s.Help)
 	}
 	var flags, inline, environ, named []string

@@ -1,10 +1,11 @@
 // Package sqlite keeps one SQLite database file. It locks and opens the file, brings its schema
 // to the program's version, seals secrets with another key, commits changes in groups, checkpoints
 // the WAL, erases replaced secrets, makes backups, and reports damage of the file. It knows no table
-// of the program, except that appliance.seal has the id of the key.
+// of the program, except that appliance has the id of the key and the term.
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -133,18 +134,23 @@ func (d *Database) begin(ctx context.Context) error {
 	if FaultOf(err) == Full {
 		return d.beginFrozen(ctx, err)
 	}
-	switch {
-	case err != nil:
-		return err
+	stored, unread := storedTerm(ctx, d.Writer)
+	switch err = cmp.Or(err, unread, d.schema.Term.takes(stored)); {
 	case version > d.schema.Version():
 		return d.schema.Newer(version, d.file)
+	case err != nil:
+		return err
 	case 0 < version && version < d.schema.Version():
 		if err := d.schema.KeepCopy(ctx, d.Writer, d.file, version, d.log); err != nil {
 			return err
 		}
 	}
 	err = d.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return d.schema.Migrate(ctx, tx, d.log.With("file", d.path))
+		err := d.schema.Migrate(ctx, tx, d.log.With("file", d.path))
+		if err == nil && stored != d.schema.Term.Number {
+			_, err = tx.ExecContext(ctx, `UPDATE appliance SET term = ?`, d.schema.Term.Number)
+		}
+		return err
 	})
 	if err := errors.Join(err, d.checkpoints.Begin(ctx)); err != nil {
 		return err
@@ -154,6 +160,16 @@ func (d *Database) begin(ctx context.Context) error {
 		d.log.Warn("a new database is made", "file", path) // the path may be a mistake
 	}
 	return d.file.CheckLogged()
+}
+
+// storedTerm reads the term of a file, 0 if it has none.
+func storedTerm(ctx context.Context, q Queryer) (term int64, err error) {
+	var has bool
+	err = q.QueryRowContext(ctx, `SELECT count(*) FROM pragma_table_info('appliance') WHERE name = 'term'`).Scan(&has)
+	if err == nil && has {
+		err = q.QueryRowContext(ctx, `SELECT term FROM appliance`).Scan(&term)
+	}
+	return term, err
 }
 
 // beginFrozen makes the database readable on a disk without room for the index of the WAL. A
@@ -169,7 +185,12 @@ func (d *Database) beginFrozen(ctx context.Context, full error) error {
 	if err := d.Reader.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
 		return err
 	}
+	stored, err := storedTerm(ctx, d.Reader)
 	switch {
+	case err != nil:
+		return err
+	case stored != d.schema.Term.Number:
+		return fmt.Errorf("store the term: %w", full)
 	case version > d.schema.Version():
 		return d.schema.Newer(version, d.file)
 	case version < d.schema.Version():

@@ -24,6 +24,25 @@ type Schema struct {
 
 	Secrets [][4]string // table with a column id, SQL of what a secret is bound to, column with secrets, column with their hashes or ""; the key's id is in appliance.seal
 	Keys    seal.Keys   // of the secrets
+	Term    Term        // in which the file is written; its number is in appliance.term
+}
+
+// Term is a term of the machine that alone may write.
+type Term struct {
+	Number int64 // 0: none
+	After  int64 // of the database that was restored for it
+	None   bool  // a term in the file is taken out
+}
+
+// takes returns an error if a term does not follow the one in a file.
+func (t Term) takes(stored int64) error {
+	switch {
+	case t.None || stored == t.Number || stored == t.After && t.Number > 0:
+		return nil
+	case t.Number == 0:
+		return fmt.Errorf("it is the database of term %d, which one of two machines writes: start with -term FILE, or take the term out with -term none", stored)
+	}
+	return fmt.Errorf("it is the database of term %d: want that of term %d, which was restored for term %d, or of term %d itself", stored, t.After, t.Number, t.Number)
 }
 
 // ApplicationID is the application id of the program's files (https://sqlite.org/pragma.html#pragma_application_id).

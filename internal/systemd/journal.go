@@ -93,3 +93,24 @@ func (h handler) WithGroup(name string) slog.Handler {
 	h.Handler = h.Handler.WithGroup(name)
 	return h
 }
+
+// LogFormat returns a function that makes handlers of JSON or of text, whose attributes go through replace. In the journal each line
+// has its priority, and lines of text have no time, because the journal adds it.
+func LogFormat(journal, json bool, replace func([]string, slog.Attr) slog.Attr) func(io.Writer) slog.Handler {
+	options := &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if journal && !json && len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+			return slog.Attr{}
+		}
+		return replace(groups, a)
+	}}
+	lines := func(w io.Writer) slog.Handler {
+		if json {
+			return slog.NewJSONHandler(w, options)
+		}
+		return slog.NewTextHandler(w, options)
+	}
+	if !journal {
+		return lines
+	}
+	return func(w io.Writer) slog.Handler { return NewHandler(w, lines) }
+}

@@ -46,6 +46,32 @@ func (s Sockets) Close() (err error) {
 	return err
 }
 
+// Duplicate returns descriptors of their own for the same sockets. Call it before the sockets are used.
+func (s Sockets) Duplicate() (all Sockets, err error) {
+	add := func(socket any, name string) {
+		if _, secure := socket.(interface{ TLS() }); secure {
+			name += "-tls"
+		}
+		file, fault := socket.(interface{ File() (*os.File, error) }).File()
+		if fault == nil {
+			fault = errors.Join(all.add(file, name), file.Close())
+		}
+		err = errors.Join(err, fault)
+	}
+	for name, listeners := range map[string][]net.Listener{"http": s.HTTP, "node": s.Node, "dns": s.DNSTCP} {
+		for _, l := range listeners {
+			add(l, name)
+		}
+	}
+	for _, c := range s.DNSUDP {
+		add(c, "dns")
+	}
+	if err != nil {
+		return Sockets{}, errors.Join(err, all.Close())
+	}
+	return all, nil
+}
+
 // inherit takes one descriptor for each name, from first on. The sockets are closed on exec.
 // If one is unusable, inherit closes all.
 func inherit(first int, names []string) (s Sockets, err error) {
@@ -110,7 +136,7 @@ func (s *Sockets) addListener(file *os.File, name string) error {
 		s.DNSTCP = append(s.DNSTCP, listener)
 	case isTCP && name == "node":
 		s.Node = append(s.Node, listener)
-	case isTCP, name == "http" && address.Network() == "unix" && strings.HasPrefix(address.String(), "/"):
+	case isTCP, name == "http" && address.Network() == "unix" && !strings.HasPrefix(address.String(), "@"):
 		s.HTTP = append(s.HTTP, listener)
 	default: // also an abstract socket, because every user could open it
 		return errors.Join(wrongKind(name, address), listener.Close())

@@ -23,8 +23,9 @@ type Unit struct {
 
 // Begin reports that the program serves and, when ctx ends, that it stops.
 func (u Unit) Begin(ctx context.Context) error {
-	u.ready(ctx)
+	u.Ready(ctx)
 	<-ctx.Done()
+	u.Log.Info("stopping")
 	u.told(u.Manager.Stopping())
 	return nil
 }
@@ -33,10 +34,11 @@ func (u Unit) Begin(ctx context.Context) error {
 func (u Unit) Reload(ctx context.Context, reload func()) {
 	u.told(u.Manager.Reloading())
 	reload()
-	u.ready(ctx)
+	u.Ready(ctx)
 }
 
-func (u Unit) ready(ctx context.Context) {
+// Ready reports that the program serves.
+func (u Unit) Ready(ctx context.Context) {
 	if u.Manager.conn == nil {
 		return // no service manager reads the status
 	}

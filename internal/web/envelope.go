@@ -101,6 +101,7 @@ var statuses = map[msg.ID]int{
 	msg.IdempotencyKeyReused: http.StatusConflict, msg.TooManyStreams: http.StatusServiceUnavailable, msg.TooManyWaiting: http.StatusServiceUnavailable, msg.TooManyRequests: http.StatusTooManyRequests,
 	msg.ACMEFull: http.StatusConflict, msg.ACMEName: http.StatusForbidden, msg.ACMEUnseen: http.StatusGatewayTimeout, msg.Conflict: http.StatusConflict, msg.Paused: http.StatusConflict,
 	msg.NotPermitted: http.StatusForbidden, msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
+	msg.Standby: http.StatusServiceUnavailable, msg.TermOver: http.StatusServiceUnavailable, msg.NotReplicated: http.StatusGatewayTimeout,
 	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
 	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,
 	msg.BackupNoRoom: http.StatusInternalServerError,
@@ -120,6 +121,8 @@ type Adapter struct {
 
 	// Missing answers a request for an unknown path in another form than JSON, and reports whether it has; nil: it never does.
 	Missing func(http.ResponseWriter, *http.Request, *Failure) bool
+
+	Fence Fence
 
 	// Refused is called for each failure of a handler in place of the audit line; nil: it has one.
 	Refused func(*http.Request, error)
@@ -343,9 +346,15 @@ func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
 	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
 	defer a.rescue(counted, r)
+	r, waits, err := a.Fence.enter(r)
+	if counted.request = r; err != nil {
+		counted.status = FailureOf(err, nil).Status
+		a.Refuse(w, r, err)
+		return
+	}
 	f := notFound
 	if strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(path.Clean(r.URL.Path), "/") {
-		if mux.ServeHTTP(counted, r); r.Pattern != "" {
+		if mux.ServeHTTP(&fenced{ResponseWriter: counted, adapter: a, request: r, waits: waits}, r); r.Pattern != "" {
 			return
 		}
 		allow := w.Header().Get("Allow")

@@ -229,12 +229,15 @@ func (c *Certificate) API() *tls.Config   { return c.api.Load() }
 func (c *Certificate) Nodes() *tls.Config { return c.nodes.Load() }
 
 // Watch reads the files every minute until ctx ends. Every minute it calls note for a certificate that ends within 14 days,
-// until note returns nil for it.
+// until note returns nil for it; note may be nil.
 func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(context.Context, *x509.Certificate) error) error {
 	var reading, noting daemon.Fault
 	for noted := (*x509.Certificate)(nil); c != nil; {
 		if leaf, soon := c.Ends(); soon && !leaf.Equal(noted) {
-			err := note(ctx, leaf)
+			var err error
+			if note != nil {
+				err = note(ctx, leaf)
+			}
 			if noting.Note(log, "the end of the certificate is not noted", err); err == nil {
 				noted = leaf
 				log.Warn("the TLS certificate ends soon or has ended: replace the files of -tls-cert and -tls-key", "not_after", leaf.NotAfter)
