@@ -214,7 +214,7 @@ func standby(ctx context.Context, c *settings.Settings, manager *systemd.Manager
 	if c.Term == "" || c.Term == termNone {
 		return nil, begun, nil
 	}
-	if err := bind(c, &manager.Sockets); err != nil {
+	if err := bindAll(c, &manager.Sockets); err != nil {
 		return nil, begun, err
 	}
 	held, err := manager.Sockets.Duplicate()
@@ -257,8 +257,8 @@ func standby(ctx context.Context, c *settings.Settings, manager *systemd.Manager
 	return t, begun, err
 }
 
-// bind binds the addresses of the settings, and adds their sockets to those of the service manager.
-func bind(c *settings.Settings, s *systemd.Sockets) error {
+// bindAll binds the addresses of the settings, and adds their sockets to those of the service manager.
+func bindAll(c *settings.Settings, s *systemd.Sockets) error {
 	http, err := web.Listen(web.ListenConfig{List: c.Listen, Flag: "-listen", Group: c.SocketGroup, Token: c.Tokens != nil})
 	node, unbound := web.Listen(web.ListenConfig{List: c.NodeListen, Flag: "-node-listen", Token: true})
 	tcp, udp, unheard := nameserver.Bind(c.DNS.Addresses)
@@ -271,8 +271,8 @@ func bind(c *settings.Settings, s *systemd.Sockets) error {
 	return c.CheckTLS(c.Listen, c.NodeListen)
 }
 
-// durable returns a function that waits until all commits are in the replica, and the term is known to last; nil without a replica.
-func durable(c settings.Settings, t *term.Term) func(context.Context) error {
+// untilReplicated returns a function that waits until all commits are in the replica, and the term is known to last; nil without a replica.
+func untilReplicated(c settings.Settings, t *term.Term) func(context.Context) error {
 	if c.Replica == "" {
 		return nil
 	}
@@ -351,7 +351,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	if err = c.CheckTLS(p.front.Addrs(), p.nodes.Addrs()); err != nil {
 		return nil, err
 	}
-	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, term: t, durable: durable(c, t), forms: entryForms, certificate: c.Certificate, provisioned: c.Provision != ""}
+	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, term: t, durable: untilReplicated(c, t), forms: entryForms, certificate: c.Certificate, provisioned: c.Provision != ""}
 	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
 		c.Certificate.WriteMetrics, p.nodes.WriteMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
 	p.files = &provision.Files{
