@@ -7,7 +7,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -24,7 +26,6 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
-	"meshddns/internal/term"
 	"meshddns/internal/web"
 )
 
@@ -100,6 +101,23 @@ func (c clients) open(a reconcile.Account) (provider.DNS, error) {
 		}
 	}
 	return nil, &provider.Error{Kind: reconcile.CodeUnknownProvider, Detail: msg.Say(strconv.Quote(a.Provider))}
+}
+
+// knownAddresses returns a function that gives this host's addresses.
+func knownAddresses(book *hostaddr.Book, hidden func() bool) func() reconcile.Addresses {
+	return func() reconcile.Addresses {
+		last, now := book.Known()
+		return reconcile.Addresses{Last: last, Now: now, Hidden: hidden()}
+	}
+}
+
+// newNotifier returns the sender of NOTIFY to the secondaries. Without a DNS server they hear nothing.
+func newNotifier(s *store, dns *builtin.Server, log *slog.Logger) *secondary.Notifier {
+	if !dns.On() {
+		return secondary.NewNotifier(s.secondaries, nil, netip.Addr{}, s.events, log)
+	}
+	zones, from := dns.Announced()
+	return secondary.NewNotifier(s.secondaries, zones, from, s.events, log)
 }
 
 const (
@@ -186,8 +204,7 @@ type operations struct {
 
 	certificate *web.Certificate
 	secondaries *secondary.Notifier
-	term        *term.Term                         // nil: it has no end
-	durable     func(context.Context) error        // see web.Fence
+	fence       web.Fence
 	provisioned bool                               // by a file, which adds its entries again
 	forms       map[string]func(body []byte) error // check entries of provisioning files, by part
 }

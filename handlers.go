@@ -59,7 +59,7 @@ type server struct {
 // metrics of other parts of the program.
 func newServer(ops operations, version string, log *slog.Logger, figures ...func(*daemon.Page)) *server {
 	s := &server{ops: ops, public: reconcile.Internet, log: log, version: version, figures: figures}
-	s.adapter = web.Adapter{Log: log, Broken: broken, Counted: s.requests.Count, Faults: web.NewRefusalLines(log), Fence: web.Fence{Over: ops.term.Over, Durable: ops.durable}}
+	s.adapter = web.Adapter{Log: log, Broken: broken, Counted: s.requests.Count, Faults: web.NewRefusalLines(log), Fence: ops.fence}
 	s.sender = &notify.Sender{Targets: ops.store.targets, History: ops.store.events, Well: func(ctx context.Context) bool { return s.provisionFaults.Load() == 0 && s.ops.well(ctx) }, Log: log}
 	s.status = s.newPage()
 	return s
@@ -70,27 +70,6 @@ func (s *server) newPage() *page.Page {
 	shown := s.ops.shown()
 	shown.Faults, shown.Refuse, shown.Fault, shown.Program = s.provisionFaults.Load, s.adapter.Refuse, s.adapter.Blame, s.version
 	return page.New(shown)
-}
-
-// shown is what the status pages show of the database and the engine.
-func (o *operations) shown() page.Source {
-	store, engine := o.store, o.engine
-	version, _, _ := sqlite3.Version()
-	return page.Source{
-		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
-		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Places: store.ledger.PlacesOf, Usage: store.Usage, Usages: o.search,
-		Amiss: store.ledger.Amiss, Endpoints: o.checks.Endpoints, Leases: o.leases.Page, Held: o.leases.Held,
-		Secondaries: o.secondaries.States, Targets: store.targets.Unwell, Leftovers: store.ledger.Leftovers, Zones: store.ledger.ServiceZones,
-		Configuration: o.configured, Certificate: o.certificate.Ends,
-		Hidden: func(ctx context.Context) (bool, error) {
-			if !engine.Addresses().Hidden {
-				return false, nil
-			}
-			first, err := store.zones.BuiltinZonesAfter(ctx, "", 1)
-			return len(first) > 0, err
-		},
-		Zone: engine.Zone, DownZones: engine.DownZones, WritesLeft: engine.WritesLeft, Addresses: engine.Addresses, SQLite: version, Schema: schema.Version(),
-	}
 }
 
 const (
@@ -155,9 +134,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/openapi.json", rights.All, http.HandlerFunc(s.contract))
 	s.status.Routes(func(route string, page http.Handler) { mux.Handle(route, rights.Readers, page) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := s.ops.term.Context(events.By(r.Context(), web.Caller(r)))
-		defer cancel()
-		a.Route(mux.Routes, w, r.WithContext(ctx))
+		a.Route(mux.Routes, w, r.WithContext(events.By(r.Context(), web.Caller(r))))
 	})
 }
 
@@ -681,8 +658,8 @@ func (s *server) health(r *http.Request) (web.Reply, error) {
 	case !told:
 		answer.Message = msg.NotificationsStopped
 	}
-	if t := s.ops.term; t != nil {
-		answer.Data = map[string]int64{"term": t.Number}
+	if term := s.ops.fence.Term; term != 0 {
+		answer.Data = map[string]int64{"term": term}
 	}
 	return answer, nil
 }

@@ -32,6 +32,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mattn/go-sqlite3"
+
 	"meshddns/internal/acme"
 	"meshddns/internal/builtin"
 	"meshddns/internal/check"
@@ -40,8 +42,8 @@ import (
 	"meshddns/internal/lease"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/nameserver"
 	"meshddns/internal/notify"
+	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
@@ -223,11 +225,14 @@ func standby(ctx context.Context, c *settings.Settings, manager *systemd.Manager
 	}
 	s := &server{log: log, adapter: web.Adapter{Log: log, Faults: web.NewRefusalLines(log)}}
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Refuse(w, r, web.Fail(msg.Standby)) })
-	front, err := listenHTTP(*c, held.HTTP, log)
-	nodes := web.NewServer(web.ServerConfig{Inherited: held.Node, Eighths: lease.Eighths, ShutdownTime: shutdownTime, TLS: c.Certificate.Nodes, Log: log})
-	names, unheard := nameserver.Listen(nameserver.Config{Listeners: held.DNSTCP, PacketConns: held.DNSUDP, RateLimit: c.DNS.RateLimit}, nameserver.NoZones{}, log)
+	front, err := listenHTTP(*c, held.HTTP, time.Second, log)
+	nodes := web.NewServer(web.ServerConfig{Inherited: held.Node, Eighths: lease.Eighths, ShutdownTime: time.Second, TLS: c.Certificate.Nodes, Log: log})
+	names, unheard := builtin.Refusing(c.DNS, held.DNSTCP, held.DNSUDP, log)
 	if err := errors.Join(err, unheard); err != nil {
 		return nil, begun, errors.Join(err, held.Close())
+	}
+	if err := c.CheckTLS(front.Addrs(), nodes.Addrs()); err != nil {
+		return nil, begun, err
 	}
 	unit := systemd.Unit{Manager: manager, Serves: "standby", Work: func(context.Context) (string, error) { return "no term in " + c.Term, nil }, Log: log}
 	unit.Ready(ctx)
@@ -259,37 +264,20 @@ func standby(ctx context.Context, c *settings.Settings, manager *systemd.Manager
 
 // bindAll binds the addresses of the settings, and adds their sockets to those of the service manager.
 func bindAll(c *settings.Settings, s *systemd.Sockets) error {
-	http, err := web.Listen(web.ListenConfig{List: c.Listen, Flag: "-listen", Group: c.SocketGroup, Token: c.Tokens != nil})
-	node, unbound := web.Listen(web.ListenConfig{List: c.NodeListen, Flag: "-node-listen", Token: true})
-	tcp, udp, unheard := nameserver.Bind(c.DNS.Addresses)
+	http, node, tcp, udp, err := c.Bind()
 	s.HTTP, s.Node = append(s.HTTP, http...), append(s.Node, node...)
 	s.DNSTCP, s.DNSUDP = append(s.DNSTCP, tcp...), append(s.DNSUDP, udp...)
-	if err := errors.Join(err, unbound, unheard); err != nil {
+	if err != nil {
 		return errors.Join(err, s.Close())
 	}
 	c.TakeSockets(s.HTTP, s.Node, s.DNSTCP, s.DNSUDP)
-	return c.CheckTLS(c.Listen, c.NodeListen)
-}
-
-// untilReplicated returns a function that waits until all commits are in the replica, and the term is known to last; nil without a replica.
-func untilReplicated(c settings.Settings, t *term.Term) func(context.Context) error {
-	if c.Replica == "" {
-		return nil
-	}
-	replica := &term.Replica{Socket: c.Replica, Path: c.DB}
-	return func(ctx context.Context) error {
-		if err := replica.Sync(ctx); err != nil {
-			return err
-		}
-		return t.Renewed(ctx)
-	}
+	return nil
 }
 
 // program is the whole program. newProgram makes it from the bottom up: each part gets all that it needs from its
 // constructor. The way back up is the notice of each commit (sqlite.Database.Subscribe).
 type program struct {
 	settings    settings.Settings
-	term        *term.Term
 	log         *slog.Logger
 	store       *store
 	addresses   *hostaddr.Book
@@ -307,16 +295,17 @@ type program struct {
 
 // newProgram opens the database and binds the sockets. It serves nothing yet.
 func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, t *term.Term, log *slog.Logger, lines *daemon.LogQueue) (_ *program, err error) {
-	p := &program{settings: c, term: t, log: log}
+	p := &program{settings: c, log: log}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
 		}
 	}()
 	sealed := schema
+	fence := web.Fence{Over: t.Over, Context: t.Context, Durable: term.Durable(c.Replica, c.DB, t)}
 	sealed.Keys, sealed.Term = c.SealKeys, sqlite.Term{None: c.Term == termNone}
 	if t != nil {
-		sealed.Term.Number, sealed.Term.After = t.Number, t.After
+		fence.Term, sealed.Term.Number, sealed.Term.After = t.Number, t.Number, t.After
 	}
 	db, owner, last, err := openDatabase(ctx, c.DB, sealed, log)
 	if err != nil {
@@ -342,16 +331,16 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	if p.leases, err = newLeases(ctx, p.store, p.checks.Reachable, p.engine.WarnRefused, log); err != nil {
 		return nil, err
 	}
-	if p.nodes, err = p.listenNodes(sockets.Node); err != nil {
+	if p.nodes, err = p.listenNodes(sockets.Node, fence); err != nil {
 		return nil, err
 	}
-	if p.front, err = listenHTTP(c, sockets.HTTP, log); err != nil {
+	if p.front, err = listenHTTP(c, sockets.HTTP, shutdownTime, log); err != nil {
 		return nil, err
 	}
 	if err = c.CheckTLS(p.front.Addrs(), p.nodes.Addrs()); err != nil {
 		return nil, err
 	}
-	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, term: t, durable: untilReplicated(c, t), forms: entryForms, certificate: c.Certificate, provisioned: c.Provision != ""}
+	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, fence: fence, forms: entryForms, certificate: c.Certificate, provisioned: c.Provision != ""}
 	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
 		c.Certificate.WriteMetrics, p.nodes.WriteMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
 	p.files = &provision.Files{
@@ -365,23 +354,6 @@ func newEngine(s *store, c reconcile.Config) *reconcile.Engine {
 	e := reconcile.New(c)
 	s.db.Subscribe(func(sqlite.Notice) { e.Wake() })
 	return e
-}
-
-// knownAddresses returns a function that gives this host's addresses.
-func knownAddresses(book *hostaddr.Book, hidden func() bool) func() reconcile.Addresses {
-	return func() reconcile.Addresses {
-		last, now := book.Known()
-		return reconcile.Addresses{Last: last, Now: now, Hidden: hidden()}
-	}
-}
-
-// newNotifier returns the sender of NOTIFY to the secondaries. Without a DNS server they hear nothing.
-func newNotifier(s *store, dns *builtin.Server, log *slog.Logger) *secondary.Notifier {
-	if !dns.On() {
-		return secondary.NewNotifier(s.secondaries, nil, netip.Addr{}, s.events, log)
-	}
-	zones, from := dns.Announced()
-	return secondary.NewNotifier(s.secondaries, zones, from, s.events, log)
 }
 
 // newLeases returns the leases of a store. reachable and refused are as in lease.Config.
@@ -445,6 +417,27 @@ func (p *program) tasks() daemon.List {
 	}
 }
 
+// shown is what the status pages show of the database and the engine.
+func (o *operations) shown() page.Source {
+	store, engine := o.store, o.engine
+	version, _, _ := sqlite3.Version()
+	return page.Source{
+		Reader: store.db.Reader, Tx: store.db.Tx, Now: func() time.Time { return store.now() }, Events: store.events,
+		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Places: store.ledger.PlacesOf, Usage: store.Usage, Usages: o.search,
+		Amiss: store.ledger.Amiss, Endpoints: o.checks.Endpoints, Leases: o.leases.Page, Held: o.leases.Held,
+		Secondaries: o.secondaries.States, Targets: store.targets.Unwell, Leftovers: store.ledger.Leftovers, Zones: store.ledger.ServiceZones,
+		Configuration: o.configured, Certificate: o.certificate.Ends,
+		Hidden: func(ctx context.Context) (bool, error) {
+			if !engine.Addresses().Hidden {
+				return false, nil
+			}
+			first, err := store.zones.BuiltinZonesAfter(ctx, "", 1)
+			return len(first) > 0, err
+		},
+		Zone: engine.Zone, DownZones: engine.DownZones, WritesLeft: engine.WritesLeft, Addresses: engine.Addresses, SQLite: version, Schema: schema.Version(),
+	}
+}
+
 // step is a part of a reload.
 type step struct {
 	what string // "read the token file again"
@@ -497,18 +490,18 @@ func programVersion() string {
 }
 
 // listenHTTP listens on all addresses of the API or on none.
-func listenHTTP(c settings.Settings, inherited []net.Listener, log *slog.Logger) (*web.Server, error) {
+func listenHTTP(c settings.Settings, inherited []net.Listener, stopTime time.Duration, log *slog.Logger) (*web.Server, error) {
 	for _, l := range inherited {
 		if err := web.Guarded(l, c.Tokens != nil); err != nil {
 			return nil, fmt.Errorf("the service manager's socket %s %w", l.Addr(), err)
 		}
 	}
-	listeners, err := web.Listen(web.ListenConfig{List: c.Listen, Flag: "-listen", Group: c.SocketGroup, Token: c.Tokens != nil})
+	listeners, err := c.BindAPI()
 	if err != nil {
 		return nil, err
 	}
 	return web.NewServer(web.ServerConfig{
-		Listeners: listeners, Inherited: inherited, ShutdownTime: shutdownTime, Log: log, TLS: c.Certificate.API,
+		Listeners: listeners, Inherited: inherited, ShutdownTime: stopTime, Log: log, TLS: c.Certificate.API,
 	}), nil
 }
 
@@ -527,10 +520,10 @@ func guarded(c settings.Settings, s *server, routes http.Handler) web.Handlers {
 }
 
 // listenNodes listens on all addresses of the nodes' listener or on none.
-func (p *program) listenNodes(inherited []net.Listener) (*lease.Listener, error) {
+func (p *program) listenNodes(inherited []net.Listener, fence web.Fence) (*lease.Listener, error) {
 	c := p.settings
 	routes := lease.NewNodes(lease.ListenerConfig{
-		Leases: p.leases, Proxies: c.Proxies, Listed: p.store.ledger.Listed, Broken: broken, Fence: web.Fence{Over: p.term.Over}, Log: p.log,
+		Leases: p.leases, Proxies: c.Proxies, Listed: p.store.ledger.Listed, Broken: broken, Fence: fence, Log: p.log,
 		Doors: acme.Calls(acme.Config{Leases: p.leases, Expect: p.engine.Expect, Taken: p.secondaries.Taken}),
 	})
 	return lease.ListenNodes(c.NodeListen, c.Language, web.ServerConfig{Inherited: inherited, ShutdownTime: shutdownTime, TLS: c.Certificate.Nodes}, routes)

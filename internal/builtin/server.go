@@ -5,6 +5,7 @@ package builtin
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -42,6 +43,19 @@ func Listen(ctx context.Context, c nameserver.Config, t *Table, own func() []net
 	s.names, err = nameserver.Listen(c, Zones{Store: t, Own: own, Cache: s.cache}, log)
 	return s, err
 }
+
+// Refusing returns a server without zones, which refuses each query at some sockets.
+func Refusing(c nameserver.Config, tcp []net.Listener, udp []net.PacketConn, log *slog.Logger) (*Server, error) {
+	names, err := nameserver.Listen(nameserver.Config{Listeners: tcp, PacketConns: udp, RateLimit: c.RateLimit}, nothing{}, log)
+	return &Server{names: names}, err
+}
+
+// nothing is a backend without zones.
+type nothing struct{}
+
+func (nothing) Look(context.Context, []byte, []byte) (nameserver.Found, error) { return nameserver.Found{}, nil }
+
+func (nothing) Addresses(context.Context) []netip.Addr { return nil }
 
 // On reports whether the server runs.
 func (s *Server) On() bool { return s.names != nil }

@@ -21,15 +21,6 @@ type Found struct {
 	Records     []byte // RDATA of each record, after its type and its length in two octets each
 }
 
-// NoZones is a Backend without zones: each query is refused.
-type NoZones struct{}
-
-// Look returns no zone.
-func (NoZones) Look(context.Context, []byte, []byte) (Found, error) { return Found{}, nil }
-
-// Addresses returns none.
-func (NoZones) Addresses(context.Context) []netip.Addr { return nil }
-
 // Backend is the source of the answers. Concurrent calls must be safe.
 type Backend interface {
 	// Look returns the data at a name, which is in wire form with letters in lower case. It

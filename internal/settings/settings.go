@@ -178,6 +178,19 @@ func (c collector) set(o option, origin, text string) {
 	c[o.name] = was
 }
 
+// BindAPI binds the addresses of the API.
+func (s *Settings) BindAPI() ([]net.Listener, error) {
+	return web.Listen(web.ListenConfig{List: s.Listen, Flag: "-listen", Group: s.SocketGroup, Token: s.Tokens != nil})
+}
+
+// Bind binds all addresses. The sockets are for TakeSockets; after an error the caller closes them.
+func (s *Settings) Bind() (http, node, dnsTCP []net.Listener, dnsUDP []net.PacketConn, err error) {
+	http, err = s.BindAPI()
+	node, unbound := web.Listen(web.ListenConfig{List: s.NodeListen, Flag: "-node-listen", Token: true})
+	dnsTCP, dnsUDP, unheard := nameserver.Bind(s.DNS.Addresses)
+	return http, node, dnsTCP, dnsUDP, errors.Join(err, unbound, unheard)
+}
+
 const envPrefix = "MESHDDNS_"
 
 // TakeSockets replaces addresses by the service manager's sockets. It returns the origins of

@@ -346,6 +346,11 @@ func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
 	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
 	defer a.rescue(counted, r)
+	if a.Fence.Context != nil {
+		ctx, cancel := a.Fence.Context(r.Context())
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
 	r, waits, err := a.Fence.enter(r)
 	if counted.request = r; err != nil {
 		counted.status = FailureOf(err, nil).Status

@@ -9,10 +9,13 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Fence keeps answers within the term in which the program alone may write, and lets changes wait for a replica.
+// Fence keeps answers within the term in which the program alone may write, and lets changes wait for a replica. Without a term,
+// Term is 0, Over reports false, and Context returns what it gets.
 type Fence struct {
-	Over    func() bool                 // the term has ended; nil: it has no end
-	Durable func(context.Context) error // waits until all commits are in the replica and the term is known to last; nil: there is no replica
+	Term    int64
+	Over    func() bool                                                 // the term has ended
+	Context func(context.Context) (context.Context, context.CancelFunc) // that ends with the term
+	Durable func(context.Context) error                                 // waits until all commits are replicated, and the term is known to last; nil: there is no replica
 }
 
 func (f Fence) over() bool { return f.Over != nil && f.Over() }
