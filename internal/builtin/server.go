@@ -53,7 +53,9 @@ func Refusing(c nameserver.Config, tcp []net.Listener, udp []net.PacketConn, log
 // nothing is a backend without zones.
 type nothing struct{}
 
-func (nothing) Look(context.Context, []byte, []byte) (nameserver.Found, error) { return nameserver.Found{}, nil }
+func (nothing) Look(context.Context, []byte, []byte) (nameserver.Found, error) {
+	return nameserver.Found{}, nil
+}
 
 func (nothing) Addresses(context.Context) []netip.Addr { return nil }
 
