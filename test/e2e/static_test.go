@@ -19,14 +19,18 @@ var static = sync.OnceValues(func() (path string, err error) {
 	if err := support.OpenSources("../.."); err != nil {
 		return "", err
 	}
-	out := filepath.Join(dir, "static")
+	return release(filepath.Join(dir, "static"))
+})
+
+// release builds the binary as it is shipped, with more in the environment of its script.
+func release(out string, more ...string) (path string, err error) {
 	cmd := exec.Command("../../deploy/build", "amd64")
-	cmd.Env = append(os.Environ(), "OUT="+out, "VERSION=0.0.0-test", "SOURCE_DATE_EPOCH=0")
+	cmd.Env = append(append(os.Environ(), "OUT="+out, "VERSION=0.0.0-test", "SOURCE_DATE_EPOCH=0"), more...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("deploy/build: %w\n%s", err, text)
 	}
 	return filepath.Join(out, "meshddns-linux-amd64"), nil
-})
+}
 
 // staticBinary gives the path of the binary that is shipped.
 func staticBinary(t *testing.T) string {
@@ -45,18 +49,10 @@ func staticBinary(t *testing.T) string {
 // normalBinary gives the control: static too, with synchronous=NORMAL in its sources.
 func normalBinary(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "meshddns")
 	changes := overlay(t, "../../internal/sqlite/database.go", `settings.Set("_synchronous", "FULL")`, `settings.Set("_synchronous", "NORMAL")`)
-	flags, err := exec.Command("../../deploy/build", "cflags").Output()
+	path, err := release(t.TempDir(), "OVERLAY="+changes)
 	if err != nil {
 		t.Fatal(err)
-	}
-	// As deploy/build does, so that SQLite is compiled once for both.
-	cmd := exec.Command("go", "build", "-overlay", changes, "-trimpath", "-buildvcs=false", "-buildmode=pie",
-		"-tags", "netgo,osusergo,nethttpomithttp2,sqlite_omit_load_extension", "-ldflags", "-linkmode external -extldflags -static-pie", "-o", path, "../..")
-	cmd.Env = append(os.Environ(), "CGO_CFLAGS="+strings.TrimSpace(string(flags)), "CC=x86_64-linux-gnu-gcc", "GOFLAGS=")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the control: %v\n%s", err, out)
 	}
 	return path
 }
