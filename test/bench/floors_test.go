@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"net"
 	"os"
@@ -79,44 +78,27 @@ func (c *commits) rate(t testing.TB, so time.Duration) float64 {
 	return float64(done) / time.Duration(took).Seconds()
 }
 
-// buildCommits compiles it as cgo compiles SQLite by default: with -O2, and with go-sqlite3's own SQLite and
-// options. That takes its time, so it is kept in the user's cache, named after all that it is made of.
+// buildCommits links it with the SQLite that the go command has compiled for go-sqlite3: with its options, and -O2.
 var buildCommits = sync.OnceValues(func() (path string, err error) {
-	out, err := exec.Command("go", "list", "-f", `{{.Dir}}{{range .CgoCFLAGS}}{{"\n"}}{{.}}{{end}}`, "-tags", "sqlite_omit_load_extension", "github.com/mattn/go-sqlite3").Output()
+	listed, err := exec.Command("go", "list", "-export", "-f", "{{.Dir}}\n{{.Export}}", "github.com/mattn/go-sqlite3").Output()
 	if err != nil {
-		return "", fmt.Errorf("find go-sqlite3: %w", err)
+		return "", fmt.Errorf("compile go-sqlite3: %w", err)
 	}
-	listed := strings.Split(strings.TrimSpace(string(out)), "\n")
-	amalgamation := filepath.Join(listed[0], "sqlite3-binding.c")
-	args := append(listed[1:], "-O2", "-I", listed[0], "testdata/commits.c", amalgamation, "-lpthread", "-ldl", "-lm")
-	sum := sha256.New()
-	fmt.Fprintln(sum, args)
-	for _, name := range []string{"testdata/commits.c", amalgamation} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		sum.Write(text)
-	}
-	cache, err := os.UserCacheDir()
+	headers, archive, _ := strings.Cut(strings.TrimSpace(string(listed)), "\n")
+	objects, err := os.ReadFile(archive)
 	if err != nil {
 		return "", err
 	}
-	path = filepath.Join(cache, "meshddns-bench", fmt.Sprintf("commits-%x", sum.Sum(nil)[:8]))
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	indexed := filepath.Join(dir, "sqlite3.a") // the go command's archive has no index of symbols
+	if err := os.WriteFile(indexed, objects, 0o600); err != nil {
 		return "", err
 	}
-	half, err := os.MkdirTemp(filepath.Dir(path), "half-") // so that no program finds half of it
-	if err != nil {
-		return "", err
+	if out, err := exec.Command("ranlib", indexed).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("index go-sqlite3: %w\n%s", err, out)
 	}
-	defer os.RemoveAll(half)
-	made := filepath.Join(half, "commits")
-	if out, err := exec.Command("cc", append(args, "-o", made)...).CombinedOutput(); err != nil {
+	path = filepath.Join(dir, "commits")
+	if out, err := exec.Command("cc", "-O2", "-I", headers, "testdata/commits.c", indexed, "-lpthread", "-ldl", "-lm", "-o", path).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("compile testdata/commits.c: %w\n%s", err, out)
 	}
-	return path, os.Rename(made, path)
+	return path, nil
 })
