@@ -16,7 +16,7 @@ import (
 //
 //	go -C test/e2e/replica build -o FOLDER-OF-YOUR-PATH github.com/benbjohnson/litestream/cmd/litestream
 //
-// and any other that the PATH has is as good.
+// and any other of the PATH that is at least as new as docs/operate.md says is as good.
 
 // replicaPlaces are a machine whose database is replicated, and where to.
 type replicaPlaces struct{ node, replica string }
@@ -48,10 +48,9 @@ func (at replicaPlaces) documented(t *testing.T, text string) string {
 
 const replicaConfig = `dbs:
   - path: /var/lib/meshddns/meshddns.db
-    replicas:
-      - type: file                        # or: url: s3://bucket/meshddns, sftp://user@host/folder
-        path: /mnt/replica/meshddns
-        sync-interval: 1s
+    replica:
+      path: /mnt/replica/meshddns         # or: url: s3://bucket/meshddns, sftp://user@host/folder
+      sync-interval: 1s
 `
 
 // replicate runs Litestream as the manual says.
