@@ -1,12 +1,18 @@
 package e2e
 
 import (
+	"context"
+	"crypto/sha256"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"meshddns/test/servertest"
 	"meshddns/test/support"
@@ -216,4 +222,73 @@ func TestReplicaFindsLoss(t *testing.T) {
 		t.Error("nothing was published after the replica had ended: a sweep has nothing to do")
 	}
 	t.Logf("%d orphans were swept", orphans)
+}
+
+// TestReplicaBesideCheckpoints: under a load that makes the program checkpoint by itself, Litestream goes on copying, and
+// its copy equals the database. Without Litestream it does not.
+func TestReplicaBesideCheckpoints(t *testing.T) {
+	notShort(t)
+	support.Need(t, "litestream")
+	t.Parallel()
+	at := newReplicaPlaces(t)
+	litestream := at.replicate(t)
+	p := start(t, "-db", at.db(), "-ipv4", "none", "-ipv6", "none")
+	p.configure("manual", "tcp://203.0.113.7:1")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(support.Count(15, 600))*time.Second)
+	defer cancel()
+	var changes atomic.Int64
+	var clients sync.WaitGroup
+	for i := range 16 {
+		id := p.call(200, "POST", usagesPath, fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"load%d","network_id":1}`, i)).field("id")
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				a, err := p.try("PATCH", usagesPath+"/"+id, fmt.Sprintf(`{"description":"%0200d"}`, changes.Add(1)))
+				if err != nil || a.status != 200 {
+					t.Errorf("PATCH: %v %d %s", err, a.status, a.body)
+					return
+				}
+			}
+		})
+	}
+	logs, seen := map[string]bool{}, 0 // beginnings of the WAL, which has other salts after each restart
+	for ; ctx.Err() == nil; seen++ {
+		at.arrives(p, "svc", fmt.Sprintf("seen%d", seen))
+		if wal, err := os.ReadFile(at.db() + "-wal"); err == nil && len(wal) > 32 {
+			logs[string(wal[16:24])] = true
+		}
+	}
+	clients.Wait()
+	if len(logs) < 2 {
+		t.Errorf("after %d changes the WAL was never used again: no checkpoint was complete", changes.Load())
+	}
+	equal := func() bool {
+		path, err := at.restore(t, fmt.Sprintf("compared-%d", time.Now().UnixNano()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(path)
+		return maps.Equal(tables(t, path), tables(t, at.db()))
+	}
+	p.eventually("the replica equals the database", equal)
+	support.Kill(litestream)
+	p.call(200, "POST", usagesPath, `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"late","network_id":1}`)
+	if equal() {
+		t.Error("the comparison does not find what came after Litestream's end")
+	}
+	t.Logf("%d changes, the WAL began %d times or more, %d copies while it went on", changes.Load(), len(logs), seen)
+}
+
+// tables gives a digest of the rows of each table of a database.
+func tables(t *testing.T, path string) map[string]string {
+	t.Helper()
+	db, digests := openDatabase(t, path), map[string]string{}
+	defer db.Close()
+	for _, name := range support.Rows(t, db, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\_litestream\_%' ESCAPE '\'`) {
+		digest := sha256.New()
+		for _, row := range support.Rows(t, db, `SELECT * FROM "`+name+`"`) {
+			fmt.Fprintln(digest, row)
+		}
+		digests[name] = fmt.Sprintf("%x", digest.Sum(nil))
+	}
+	return digests
 }
