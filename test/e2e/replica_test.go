@@ -49,10 +49,12 @@ func (at replicaPlaces) documented(t *testing.T, text string) string {
 	if !strings.Contains(string(manual), text) {
 		t.Fatalf("docs/operate.md does not say:\n%s", text)
 	}
-	return strings.NewReplacer("/var/lib/meshddns", at.node, "/mnt/replica/meshddns", at.replica, "/etc/litestream.yml", at.node+".yml").Replace(text)
+	return strings.NewReplacer("/var/lib/meshddns", at.node, "/mnt/replica/meshddns", at.replica, "/etc/litestream.yml", at.node+".yml",
+		"/run/litestream/litestream", at.node, "/var/lib/prometheus/node-exporter/litestream", at.node).Replace(text)
 }
 
-const replicaConfig = `dbs:
+const replicaConfig = `socket: {enabled: true, path: /run/litestream/litestream.sock}
+dbs:
   - path: /var/lib/meshddns/meshddns.db
     replica:
       path: /mnt/replica/meshddns         # or: url: s3://bucket/meshddns, sftp://user@host/folder
@@ -222,6 +224,50 @@ func TestReplicaFindsLoss(t *testing.T) {
 		t.Error("nothing was published after the replica had ended: a sweep has nothing to do")
 	}
 	t.Logf("%d orphans were swept", orphans)
+}
+
+// TestReplicaAge: the command of the manual writes when Litestream copied last. It leaves the file as it is once Litestream has
+// ended, and the time once the replica cannot be written.
+func TestReplicaAge(t *testing.T) {
+	support.Need(t, "litestream")
+	t.Parallel()
+	at := newReplicaPlaces(t)
+	litestream := at.replicate(t)
+	p := start(t, "-db", at.db(), "-ipv4", "none", "-ipv6", "none")
+	p.configure("manual", "tcp://203.0.113.7:1")
+	command := at.documented(t, `litestream list -json -socket /run/litestream/litestream.sock | sed -n 's/.*"last_sync_at": "\(.*\)".*/\1/p' |
+        xargs -I {} sh -c 'date -d {} "+litestream_last_sync_timestamp_seconds %s" > /var/lib/prometheus/node-exporter/litestream.prom'`)
+	age := func() (seconds int64) {
+		t.Helper()
+		if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		text, err := os.ReadFile(at.node + ".prom")
+		if err != nil {
+			return 0 // nothing was copied yet
+		}
+		if _, err := fmt.Sscanf(string(text), "litestream_last_sync_timestamp_seconds %d\n", &seconds); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		return seconds
+	}
+	began := time.Now().Unix()
+	p.eventually("there is a time", func() bool { return age() >= began })
+	if err := os.Rename(at.replica, at.replica+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	support.WriteFile(t, at.replica, "no folder")
+	p.call(200, "PUT", "/api/v1/ddns/services/late", `{"name":"Late","config":{}}`)
+	last := age()
+	p.eventually("the time stands still", func() bool {
+		before := last
+		last = age()
+		return last == before && time.Now().Unix() > last+5
+	})
+	support.Kill(litestream)
+	if after := age(); after != last {
+		t.Errorf("%d after Litestream's end, want %d", after, last)
+	}
 }
 
 // TestReplicaBesideCheckpoints: under a load that makes the program checkpoint by itself, Litestream goes on copying, and
