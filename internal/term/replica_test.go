@@ -3,6 +3,7 @@ package term
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -42,12 +43,22 @@ func newCopied(t *testing.T) *copied {
 	support.Exec(t, c.db, `CREATE TABLE t (id INTEGER PRIMARY KEY, b BLOB)`)
 	support.WriteFile(t, c.at("yml"), fmt.Sprintf("socket: {enabled: true, path: %s}\ndbs: [{path: %s, replica: {path: %s}}]\n",
 		c.replica.Socket, c.path, c.at("copy")))
+	support.Must(t, os.Mkdir(c.at("folder"), 0o700))
+	support.WriteFile(t, c.at("file"), "no folder")
+	c.into(c.at("folder"))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("log of Litestream:\n%s", &c.log)
 		}
 	})
 	return c
+}
+
+// into makes Litestream copy to another place, at once.
+func (c *copied) into(place string) {
+	c.Helper()
+	support.Must(c, os.Symlink(place, c.at("link")))
+	support.Must(c, os.Rename(c.at("link"), c.at("copy")))
 }
 
 func (c *copied) at(name string) string { return filepath.Join(c.dir, name) }
@@ -58,7 +69,9 @@ func (c *copied) start() {
 	c.cmd = exec.Command("litestream", "replicate", "-config", c.at("yml"))
 	c.cmd.Stdout, c.cmd.Stderr = &c.log, &c.log
 	support.Start(c, c.cmd)
-	support.Eventually(c, support.Limit, "Litestream copies", func() bool { return c.replica.Sync(c.Context()) == nil })
+	ctx, cancel := context.WithTimeout(c.Context(), support.Slowest*support.Limit)
+	defer cancel()
+	support.Must(c, c.replica.Sync(ctx))
 }
 
 // insert commits a row with a blob of some pages.
@@ -108,17 +121,18 @@ func TestReplicaSync(t *testing.T) {
 		var mu sync.Mutex
 		var synced []int64
 		enough := make(chan struct{}, 4)
+		alive, giveUp := context.WithCancel(t.Context())
 		var work sync.WaitGroup
 		for range 4 {
 			work.Go(func() {
-				for n := 1; ; n++ {
+				for n := 1; ; n++ { // until Litestream is killed, and the Sync given up
 					id, err := c.insert()
 					if err != nil {
 						t.Error(err)
 						enough <- struct{}{}
 						return
 					}
-					if c.replica.Sync(t.Context()) != nil {
+					if c.replica.Sync(alive) != nil {
 						return
 					}
 					mu.Lock()
@@ -132,6 +146,7 @@ func TestReplicaSync(t *testing.T) {
 		}
 		support.Receive(t, enough)
 		support.Kill(c.cmd)
+		giveUp()
 		work.Wait()
 		late, err := c.insert()
 		support.Must(t, err)
@@ -220,37 +235,37 @@ func waiting() (n int) {
 	return n
 }
 
+// refused fails unless each Sync fails, and one names what Litestream says.
+func refused(t *testing.T, r *Replica, words string) {
+	t.Helper()
+	support.Eventually(t, support.Limit, words, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := r.Sync(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Sync returned before its time: %v, want %s", err, words)
+		}
+		return strings.Contains(err.Error(), words)
+	})
+}
+
 // TestReplicaSyncFails: no answer of Litestream that lacks the commit is taken for one that has it.
 func TestReplicaSyncFails(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t)
-	fails := func(what string, r *Replica, words string) {
-		t.Helper()
-		id := c.committed()
-		if err := r.Sync(t.Context()); err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("%s: %v, want %q", what, err, words)
-		}
-		if lacking, err := c.lacks(id); err == nil && len(lacking) == 0 {
-			t.Errorf("%s: the replica has the change", what)
-		}
-	}
-	fails("no socket", c.replica, "no such file")
+	refused(t, c.replica, "no such file")
 	c.start()
-	fails("another database", &Replica{Socket: c.replica.Socket, Path: "/nowhere/b.db"}, "404 Not Found: {\"error\":\"database not found: /nowhere/b.db\"")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	support.Must(t, os.Rename(c.at("copy"), c.at("away")))
-	support.WriteFile(t, c.at("copy"), "a file in place of the folder")
-	for range 5 {
-		fails("the folder is a file", c.replica, "not a directory")
-		if err := c.replica.Sync(ctx); err == nil {
-			t.Error("nil after the end of the context")
-		}
+	refused(t, &Replica{Socket: c.replica.Socket, Path: "/nowhere/b.db"}, `404 Not Found: {"error":"database not found: /nowhere/b.db"`)
+	c.into(c.at("file"))
+	for range 2 {
+		c.committed()
+		refused(t, c.replica, "not a directory")
 	}
-	support.Must(t, os.Remove(c.at("copy")))
-	support.Must(t, os.Rename(c.at("away"), c.at("copy")))
 	id := c.committed()
-	support.Must(t, c.replica.Sync(t.Context()))
+	synced := make(chan error, 1)
+	go func() { synced <- c.replica.Sync(t.Context()) }()
+	c.into(c.at("folder"))
+	support.Must(t, support.Receive(t, synced)) // it was tried again
 	if lacking, err := c.lacks(1, id); err != nil || len(lacking) > 0 {
 		t.Errorf("after the folder is back the replica lacks %v: %v", lacking, err)
 	}
@@ -267,19 +282,13 @@ func TestReplicaSyncAhead(t *testing.T) {
 		support.Must(t, other.replica.Sync(t.Context()))
 	}
 	support.Kill(other.cmd)
-	support.Must(t, os.Rename(c.at("copy"), c.at("away")))
-	support.WriteFile(t, c.at("copy"), "")
+	c.into(c.at("file"))
 	c.committed()
-	if err := c.replica.Sync(t.Context()); err == nil {
-		t.Error("the folder is a file: nil")
-	}
-	support.Must(t, os.Remove(c.at("copy")))
-	support.Must(t, os.Rename(other.at("copy"), c.at("copy")))
+	refused(t, c.replica, "not a directory")
+	c.into(other.at("folder"))
 	for range 3 {
 		c.committed()
-		if err := c.replica.Sync(t.Context()); err == nil || !strings.Contains(err.Error(), `"replicated_txid":2`) {
-			t.Errorf("another database is ahead in the replica: %v", err)
-		}
+		refused(t, c.replica, `"replicated_txid":2`)
 	}
 }
 
