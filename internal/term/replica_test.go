@@ -40,7 +40,7 @@ func newCopied(t *testing.T) *copied {
 	c := &copied{T: t, dir: dir, path: filepath.Join(dir, "a.db")}
 	c.replica = &Replica{Socket: filepath.Join(dir, "s"), Path: c.path}
 	c.db = support.OpenSQLite(t, c.path, "_journal_mode=WAL&_busy_timeout=20000&_txlock=immediate")
-	support.Exec(t, c.db, `CREATE TABLE t (id INTEGER PRIMARY KEY, b BLOB)`)
+	support.Exec(t, c.db, `CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, b BLOB)`)
 	support.WriteFile(t, c.at("yml"), fmt.Sprintf("socket: {enabled: true, path: %s}\ndbs: [{path: %s, replica: {path: %s}}]\n",
 		c.replica.Socket, c.path, c.at("copy")))
 	support.Must(t, os.Mkdir(c.at("folder"), 0o700))
@@ -117,6 +117,7 @@ func TestReplicaSync(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t)
 	for range support.Count(6, 200) {
+		support.Exec(t, c.db, `DELETE FROM t`) // so that a restore stays short
 		c.start()
 		var mu sync.Mutex
 		var synced []int64

@@ -232,6 +232,11 @@ func TestReplicaAge(t *testing.T) {
 	support.Need(t, "litestream")
 	t.Parallel()
 	at := newReplicaPlaces(t)
+	for from, to := range map[string]string{at.replica: t.TempDir(), at.replica + "-broken": "/dev/null"} {
+		if err := os.Symlink(to, from); err != nil {
+			t.Fatal(err)
+		}
+	}
 	litestream := at.replicate(t)
 	p := start(t, "-db", at.db(), "-ipv4", "none", "-ipv6", "none")
 	p.configure("manual", "tcp://203.0.113.7:1")
@@ -253,10 +258,9 @@ func TestReplicaAge(t *testing.T) {
 	}
 	began := time.Now().Unix()
 	p.eventually("there is a time", func() bool { return age() >= began })
-	if err := os.Rename(at.replica, at.replica+"-away"); err != nil {
+	if err := os.Rename(at.replica+"-broken", at.replica); err != nil {
 		t.Fatal(err)
 	}
-	support.WriteFile(t, at.replica, "no folder")
 	p.call(200, "PUT", "/api/v1/ddns/services/late", `{"name":"Late","config":{}}`)
 	last := age()
 	p.eventually("the time stands still", func() bool {
