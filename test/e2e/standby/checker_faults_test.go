@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// story is a history without a fault: a writes in term 3, then b in term 5.
-func story() (*diary, end) {
+// faultless is a history without a fault: a writes in term 3, then b in term 5.
+func faultless() (*diary, end) {
 	at := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	d := &diary{
 		operations: []operation{
@@ -68,7 +68,7 @@ func TestChecker(t *testing.T) {
 		{"a foreign value is gone", "a foreign value is touched", func(d *diary, e *end) { e.foreign = []string{"keep.example.com"} }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d, e := story()
+			d, e := faultless()
 			test.change(d, &e)
 			found := d.faults(e)
 			switch {

@@ -90,6 +90,13 @@ func (d *diary) acknowledged(machine string, since time.Duration) (n int) {
 	return n
 }
 
+// durable reports whether a durable change that was sent since a time is acknowledged.
+func (d *diary) durable(since time.Duration) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.operations, func(o operation) bool { return o.outcome == kept && o.durable && o.sent >= since })
+}
+
 // end is what is there at the end: the value of each key in the database, and the records that stand and are wanted.
 type end struct {
 	values map[string]int

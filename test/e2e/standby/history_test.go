@@ -129,16 +129,17 @@ type history struct {
 	bursts  int
 }
 
-// begin founds the world and starts writers.
-func begin(t *testing.T, seed uint64, p pace) *history {
+// begin founds the world and starts writers, of which some or all make durable changes.
+func begin(t *testing.T, durable bool, seed uint64, p pace) *history {
 	w := newWorld(t, p)
 	h := &history{world: w, random: rand.New(rand.NewPCG(seed, 0)), writers: w.newWriters()}
 	w.found()
-	for i, service := range []string{"far", "near", "far"} {
-		h.writers.begin(fmt.Sprint("w", i), service, seed+uint64(i), 0, 0, 150*time.Millisecond, w.a)
-	}
-	for i, service := range []string{"near", "far"} {
-		h.writers.begin(fmt.Sprint("d", i), service, seed+uint64(10+i), 100, 0, 150*time.Millisecond, w.a)
+	for i, service := range []string{"far", "near", "far", "near", "far"} {
+		share := 0
+		if durable || i > 2 {
+			share = 100
+		}
+		h.writers.begin(fmt.Sprint("w", i), service, seed+uint64(i), share, 0, 150*time.Millisecond, w.a)
 	}
 	h.note("%s writes", w.writes(w.most()).name)
 	return h
@@ -313,6 +314,7 @@ func (h *history) walk(n int) {
 		h.note("%s: %s", m.name, s.name)
 		s.do(h, m)
 		h.note("  %s writes", h.writes(h.most()).name)
+		h.steady()
 		<-time.After(time.Duration(h.random.IntN(1000)) * time.Millisecond)
 	}
 }
@@ -349,7 +351,7 @@ func TestStandby(t *testing.T) {
 	}
 	n := seed(t)
 	t.Logf("MESHDDNS_HISTORY_SEED=%d", n)
-	h := begin(t, n, quick)
+	h := begin(t, false, n, quick)
 	h.walk(count("MESHDDNS_STANDBY_STEPS", 5))
 	for _, fault := range h.finish() {
 		t.Error(fault)
@@ -364,7 +366,7 @@ func TestTakeover(t *testing.T) {
 	if !inside(t) {
 		return
 	}
-	h := begin(t, seed(t), pace{})
+	h := begin(t, false, seed(t), pace{})
 	var all []time.Duration
 	for range support.Count(1, 5) {
 		m := h.writes(h.most())

@@ -64,7 +64,7 @@ socket:
 `, m.db(), storeHost, w.dir, w.replicaPath, w.dir, m.run("litestream.sock")))
 	m.units = []*unit{
 		{name: "program", m: m, log: &support.Log{}, words: m.programWords(),
-			env: append(support.Environ(), "TZ=UTC")},
+			env: append(support.Environ(), m.stood())},
 		{name: "agent", m: m, log: &support.Log{}, words: []string{"bash", w.agent}, env: append(support.Environ(), m.agentVariables()...)},
 	}
 	w.t.Cleanup(m.kill)
@@ -92,7 +92,7 @@ func (m *machine) agentVariables() []string {
 	if m.w.pace.granted > 0 {
 		all = append(all, fmt.Sprint("STANDBY_TTL=", m.w.pace.granted), fmt.Sprint("STANDBY_CALL=", m.w.pace.longest))
 	}
-	return append(all, m.w.variables...)
+	return append(all, m.stood())
 }
 
 // unit is a program of a machine that is started again whenever it ends, as systemd does it with Restart=always. What is
@@ -227,6 +227,15 @@ func (m *machine) resume() {
 	m.mu.Lock()
 	m.paused = false
 	m.mu.Unlock()
+}
+
+// stood names the file that says for how long the clock of the machine stood still, in hundredths of a second. Only the
+// program and the agent of a virtual machine know the variable.
+func (m *machine) stood() string { return "STANDBY_STOOD=" + filepath.Join(m.disk, "stood") }
+
+// stand has the clock of a virtual machine have stood still for a time.
+func (m *machine) stand(d time.Duration) {
+	support.WriteFile(m.w.t, filepath.Join(m.disk, "stood"), fmt.Sprint(d.Milliseconds()/10))
 }
 
 // signal sends a signal to all processes of the machine, until no new one is there.

@@ -1,7 +1,9 @@
 package standby
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -103,4 +105,54 @@ func (w *world) from(address net.Addr) *machine {
 		}
 	}
 	return nil
+}
+
+// keyRelay stands before etcd.
+type keyRelay struct {
+	mu   sync.Mutex
+	trap func(from *machine) // called when a client that was told of the writer's key has hung up, nil for none
+}
+
+func newKeyRelay(w *world, address, server string) *keyRelay {
+	r := &keyRelay{}
+	listener, err := net.Listen("tcp", address)
+	support.Must(w.t, err)
+	w.t.Cleanup(func() { listener.Close() })
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			go r.stream(w.from(conn.RemoteAddr()), conn, server)
+		}
+	}()
+	return r
+}
+
+// stream copies both directions of a connection of etcdctl, which makes one request.
+func (r *keyRelay) stream(from *machine, client net.Conn, server string) {
+	defer client.Close()
+	etcd, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	told := make(chan bool, 1)
+	go func() {
+		var answers bytes.Buffer
+		io.Copy(client, io.TeeReader(etcd, &answers))
+		client.Close()
+		told <- bytes.Contains(answers.Bytes(), []byte("/meshddns/writer"))
+	}()
+	io.Copy(etcd, client)
+	r.mu.Lock()
+	trap := r.trap
+	r.mu.Unlock()
+	etcd.Close()
+	if <-told && trap != nil {
+		trap(from)
+	}
+}
+
+// set has a function called, until it is set anew.
+func (r *keyRelay) set(trap func(from *machine)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trap = trap
 }

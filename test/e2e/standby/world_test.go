@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,11 +47,11 @@ type world struct {
 	agent   string // the script
 	program string
 
-	replicaPath string   // below the store, with the variable of the agent
-	variables   []string // more for the agents
+	replicaPath string // below the store, with the variable of the agent
 
 	knot      servertest.Server
 	etcd      *service
+	keys      *keyRelay
 	relay     *relay
 	secondary *service
 	a, b      *machine
@@ -79,35 +80,47 @@ func boottime() time.Duration {
 // programs are what the world is made of, without which its tests are skipped.
 var programs = []string{"unshare", "ip", "iptables", "etcd", "etcdctl", "litestream", "/usr/sbin/sshd", "ssh-keygen", "knotd", "nsupdate", "dig", "curl"}
 
-// inside runs the calling test once more in namespaces of its own, and reports whether this is that run. A shell is the
-// first process there, because it waits for the children of processes that are killed.
-func inside(t *testing.T) bool {
+// mark is the variable that names the test to the process in the namespaces.
+const mark = "MESHDDNS_TEST_NAMESPACE"
+
+// needs skips a test that cannot run here.
+func needs(t *testing.T) {
 	t.Helper()
-	const mark = "MESHDDNS_TEST_NAMESPACE"
-	if os.Getenv(mark) == t.Name() {
-		enter(t)
-		return true
-	}
 	if os.Getuid() != 0 {
 		t.Skip("sshd and mounts need root")
 	}
 	support.Need(t, programs...)
+}
+
+// inside runs the calling test once more in namespaces of its own, and reports whether this is that run.
+func inside(t *testing.T, more ...string) bool {
+	t.Helper()
+	if os.Getenv(mark) == t.Name() {
+		enter(t)
+		return true
+	}
+	needs(t)
+	if out, err := again(t, t.Name(), append([]string{programName + "=" + program(t)}, more...)...); err != nil {
+		t.Errorf("in the namespaces: %v\n%s", err, out)
+	} else if testing.Verbose() {
+		t.Log(out)
+	}
+	return false
+}
+
+// again runs a test in new namespaces. A shell is the first process there, because it waits for the children of processes
+// that are killed.
+func again(t *testing.T, name string, variables ...string) (out string, err error) {
 	left := time.Hour
 	if deadline, ok := t.Deadline(); ok {
 		left = time.Until(deadline) - 10*time.Second
 	}
+	name = strings.ReplaceAll(name, " ", "_")
 	cmd := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
-		"sh", "-c", `"$@"; exit $?`, "sh", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+left.String())
-	cmd.Env = append(os.Environ(), mark+"="+t.Name(), programName+"="+program(t))
-	out := &support.Log{}
-	cmd.Stdout, cmd.Stderr = out, out
-	if testing.Verbose() { // as it comes
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
-	}
-	if err := cmd.Run(); err != nil {
-		t.Errorf("in the namespaces: %v\n%s", err, out)
-	}
-	return false
+		"sh", "-c", `"$@"; exit $?`, "sh", os.Args[0], "-test.run=^"+strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^")+"$", "-test.v", "-test.timeout="+left.String())
+	cmd.Env = append(append(os.Environ(), mark+"="+name), variables...)
+	text, err := cmd.CombinedOutput()
+	return string(text), err
 }
 
 // enter furnishes the namespaces. The folder /run is an empty one for the processes in them.
@@ -147,6 +160,7 @@ func newWorld(t *testing.T, p pace) *world {
 	}
 	w.relay = newRelay(w, providerHost+":53", w.knot.Addr)
 	w.startEtcd()
+	w.keys = newKeyRelay(w, etcdHost+":2379", hiddenEtcd)
 	w.startStore()
 	w.a, w.b = w.newMachine("a", 1), w.newMachine("b", 2)
 	w.startSecondary()
@@ -199,19 +213,20 @@ func (w *world) serve(words ...string) *service {
 	return s
 }
 
+// hiddenEtcd is where etcd listens, behind a relay.
+const hiddenEtcd = "127.0.0.1:2379"
+
 func (w *world) startEtcd() {
-	url := "http://" + etcdHost + ":2379"
+	url, peers := "http://"+hiddenEtcd, "http://127.0.0.1:2380"
 	w.etcd = w.serve("etcd", "--data-dir", filepath.Join(w.dir, "etcd"), "--listen-client-urls", url, "--advertise-client-urls", url,
-		"--listen-peer-urls", "http://"+etcdHost+":2380", "--initial-advertise-peer-urls", "http://"+etcdHost+":2380",
-		"--initial-cluster", "default=http://"+etcdHost+":2380", "--unsafe-no-fsync", "--log-level", "error", "--logger", "zap")
-	support.Eventually(w.t, support.Limit, "etcd answers", func() bool {
-		return w.etcdctl("endpoint", "health") == nil
-	})
+		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers,
+		"--unsafe-no-fsync", "--log-level", "error", "--logger", "zap")
+	support.Eventually(w.t, support.Limit, "etcd answers", func() bool { return w.etcdctl("endpoint", "health") == nil })
 }
 
 // etcdctl runs a command of etcd's client.
 func (w *world) etcdctl(words ...string) error {
-	cmd := exec.Command("etcdctl", append([]string{"--endpoints", etcdHost + ":2379", "--command-timeout=3s"}, words...)...)
+	cmd := exec.Command("etcdctl", append([]string{"--endpoints", hiddenEtcd, "--command-timeout=3s"}, words...)...)
 	cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
 	return cmd.Run()
 }
@@ -314,13 +329,18 @@ func (w *world) note(format string, args ...any) {
 // agentScript gives the path of the agent.
 func agentScript(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(root, "deploy/standby/meshddns-standby"))
+	if path := os.Getenv(agentName); path != "" {
+		return path
+	}
+	path, err := filepath.Abs(filepath.Join(root, agentFile))
 	support.Must(t, err)
 	return path
 }
 
-// programName is the variable that gives the program to the process in the namespaces.
-const programName = "MESHDDNS_TEST_PROGRAM"
+// The variables that give the program and the agent's script to the process in the namespaces.
+const programName, agentName = "MESHDDNS_TEST_PROGRAM", "MESHDDNS_TEST_AGENT"
+
+const agentFile = "deploy/standby/meshddns-standby"
 
 // program builds the program once.
 func program(t *testing.T) string {

@@ -19,9 +19,8 @@ const (
 	token      = "the-token-of-the-writers-in-this-world-41"
 	usagesPath = "/api/v1/ddns/usages"
 
-	patience        = 3 * time.Second // for an answer, before a writer goes on with another key
-	durablePatience = 40 * time.Second
-	fewKeys         = 6 // of a writer
+	patience = 3 * time.Second // for an answer, before a writer goes on with another key; for a durable one three times that
+	fewKeys  = 6               // of a writer
 )
 
 // reply is an answer of the API.
@@ -226,7 +225,7 @@ func (x *writer) send(o operation, method, path, body string) (answered, bool) {
 	})
 	limit := patience
 	if o.durable {
-		limit = durablePatience
+		limit *= 3
 	}
 	select {
 	case a := <-done:
