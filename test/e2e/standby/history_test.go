@@ -127,6 +127,7 @@ type history struct {
 	random  *rand.Rand
 	writers *writers
 	bursts  int
+	told    time.Duration // when a line last told why there is no rest
 }
 
 // begin founds the world and starts writers, of which some or all make durable changes.
@@ -141,6 +142,7 @@ func begin(t *testing.T, durable bool, seed uint64, p pace) *history {
 		}
 		h.writers.begin(fmt.Sprint("w", i), service, seed+uint64(i), share, 0, 150*time.Millisecond, w.a)
 	}
+	h.steady() // so there is a replica
 	h.note("%s writes", w.writes(w.most()).name)
 	return h
 }
@@ -186,6 +188,8 @@ var steps = []step{
 		h.lasts()
 		free()
 	}},
+	{"the key is deleted", func(h *history, m *machine) { support.Must(h.t, h.etcdctl("del", "/meshddns/writer")) }},
+	{"the wall clock is set", (*history).setClock},
 	{"the agent steps down", func(h *history, m *machine) {
 		if pid := m.units[1].pid.Load(); pid != 0 {
 			syscall.Kill(int(pid), syscall.SIGTERM)
@@ -213,6 +217,23 @@ func (h *history) takeover() time.Duration {
 	return time.Duration(2*p.granted+p.longest+6) * time.Second
 }
 
+// setClock sets the wall clock forward or back for a while, if MESHDDNS_STANDBY_CLOCK=1 allows it: all programs of the
+// machine that runs the tests have the same one.
+func (h *history) setClock(*machine) {
+	if os.Getenv("MESHDDNS_STANDBY_CLOCK") != "1" {
+		return
+	}
+	shift := []time.Duration{-time.Hour, time.Hour}[h.random.IntN(2)]
+	set := func(by time.Duration) {
+		now := syscall.NsecToTimeval(time.Now().Add(by).UnixNano())
+		support.Must(h.t, syscall.Settimeofday(&now))
+	}
+	set(shift)
+	defer set(-shift)
+	h.note("  by %v", shift)
+	h.lasts()
+}
+
 // cutFor cuts a host off for a while.
 func (h *history) cutFor(m *machine, host string) {
 	heal := h.cut(m, host)
@@ -220,8 +241,8 @@ func (h *history) cutFor(m *machine, host string) {
 	heal()
 }
 
-// paused pauses a machine for a while, 20 or 90 s with the agent's defaults, and has it go on.
-func (h *history) paused(m *machine) {
+// paused pauses a machine for a while, 20 or 90 s with the agent's defaults, and has it go on, except some processes.
+func (h *history) paused(m *machine, except ...int) {
 	m.pause()
 	wait := h.takeover()
 	if h.pace.granted == 0 {
@@ -229,7 +250,7 @@ func (h *history) paused(m *machine) {
 	}
 	h.note("  paused for %v", wait)
 	<-time.After(wait)
-	m.resume()
+	m.resume(except...)
 }
 
 // trapped pauses a machine when a message of it arrives at the provider: an update, or a question before one.
@@ -271,28 +292,7 @@ func (h *history) finish() []string {
 	h.t.Helper()
 	h.note("the end: %s writes", h.writes(h.most()).name)
 	h.writers.stop()
-	var e end
-	var complete bool
-	var err error
-	rest := func() bool {
-		for _, m := range h.machines() {
-			s, failed := dial(m)
-			if failed != nil {
-				continue
-			}
-			if r, failed := s.ask("POST", "/api/v1/ddns/sync?sweep=1", ""); failed != nil || r.status != 200 {
-				err = fmt.Errorf("a sweep: %d %s %w", r.status, r.body, failed)
-			}
-			s.conn.Close()
-			if e, complete, err = h.look(m); err == nil && complete && len(different(e)) == 0 {
-				return true
-			}
-		}
-		return false
-	}
-	if !support.Within(2*support.Limit, rest) {
-		h.note("no rest: complete %t, %v; %v", complete, err, e)
-	}
+	e := h.rest()
 	counts := map[outcome]int{}
 	durable := 0
 	for _, o := range h.diary.operations {
@@ -304,6 +304,40 @@ func (h *history) finish() []string {
 	h.note("%d changes kept (%d durable), %d refused, %d unknown %v; %d calls; %d terms; %d serials; %d usages at the end", counts[kept], durable, counts[refused],
 		counts[unknown], h.writers.odd, len(h.diary.calls), len(h.diary.tenures), len(h.diary.serials), len(e.values))
 	return h.diary.faults(e)
+}
+
+// rest has everything swept and published, and gives what is there then, or what is there after a long time.
+func (h *history) rest() (e end) {
+	why := fmt.Errorf("no machine writes")
+	rested := support.Within(2*support.Limit, func() bool {
+		for _, m := range h.machines() {
+			s, err := dial(m)
+			if err != nil {
+				continue
+			}
+			r, err := s.ask("POST", "/api/v1/ddns/sync?sweep=1", "")
+			s.conn.Close()
+			if err != nil || r.status != 200 {
+				why = fmt.Errorf("a sweep: %d %s %v", r.status, r.body, err)
+				continue
+			}
+			if e, why = h.look(m); why == nil {
+				if d := different(e); len(d) > 0 {
+					why = fmt.Errorf("%q", d)
+				}
+			}
+			if why != nil && boottime()-h.told > 5*time.Second {
+				h.note("  no rest yet: %v", why)
+				h.told = boottime()
+			}
+			return why == nil
+		}
+		return false
+	})
+	if !rested {
+		h.t.Errorf("no rest: %v", why)
+	}
+	return e
 }
 
 // walk takes some steps at random.
@@ -346,6 +380,7 @@ func TestStandby(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
+	t.Parallel()
 	if !inside(t) {
 		return
 	}
@@ -363,6 +398,7 @@ func TestTakeover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
+	t.Parallel()
 	if !inside(t) {
 		return
 	}

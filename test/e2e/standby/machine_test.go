@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -221,9 +222,9 @@ func (m *machine) pause() {
 	m.signal(syscall.SIGSTOP)
 }
 
-// resume lets them go on.
-func (m *machine) resume() {
-	m.signal(syscall.SIGCONT)
+// resume lets them go on, except some.
+func (m *machine) resume(except ...int) {
+	m.signal(syscall.SIGCONT, except...)
 	m.mu.Lock()
 	m.paused = false
 	m.mu.Unlock()
@@ -238,13 +239,13 @@ func (m *machine) stand(d time.Duration) {
 	support.WriteFile(m.w.t, filepath.Join(m.disk, "stood"), fmt.Sprint(d.Milliseconds()/10))
 }
 
-// signal sends a signal to all processes of the machine, until no new one is there.
-func (m *machine) signal(s syscall.Signal) {
+// signal sends a signal to all processes of the machine but some, until no new one is there.
+func (m *machine) signal(s syscall.Signal, except ...int) {
 	sent := map[int]bool{}
 	for again := true; again; {
 		again = false
 		for _, pid := range m.pids() {
-			if !sent[pid] {
+			if !sent[pid] && !slices.Contains(except, pid) {
 				syscall.Kill(pid, s)
 				sent[pid], again = true, true
 			}

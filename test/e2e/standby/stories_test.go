@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 // story is a fixed history, in which a mistake of a control shows.
 type story struct {
 	name string
+	pace pace // quick without one
 	act  func(h *history)
 	// guest: the clocks of a machine stand still while it is paused, as those of a virtual machine do. All changes are
 	// durable then. The tests cannot stop a clock of the kernel, so the program and the agent subtract what a file says.
@@ -32,10 +34,14 @@ var stories = []story{
 			h.writes(h.most())
 		}
 	}},
-	{name: "paused, and the other one dies", act: func(h *history) {
+	{name: "Litestream goes on after a pause, without its agent", act: func(h *history) {
 		m := h.writes(h.most())
 		h.burst(m)
-		h.paused(m)
+		agent := int(m.units[1].pid.Load())
+		h.paused(m, agent)
+		h.note("%s goes on without its agent", m.name)
+		<-time.After(5 * time.Second)
+		syscall.Kill(agent, syscall.SIGCONT)
 		h.settles()
 		h.steady()
 		other := h.writes(h.most())
@@ -44,7 +50,7 @@ var stories = []story{
 		h.writes(h.most())
 		other.boot()
 	}},
-	{name: "the key is deleted while its holder is cut off", act: func(h *history) {
+	{name: "the key is deleted while its holder is cut off", pace: pace{15, 3}, act: func(h *history) {
 		m := h.writes(h.most())
 		heal := h.cut(m, etcdHost)
 		support.Must(h.t, h.etcdctl("del", "/meshddns/writer"))
@@ -121,7 +127,10 @@ func TestStories(t *testing.T) {
 			if !inside(t, variables...) {
 				return
 			}
-			h := begin(t, s.guest, seed(t), quick)
+			if s.pace == (pace{}) {
+				s.pace = quick
+			}
+			h := begin(t, s.guest, seed(t), s.pace)
 			s.act(h)
 			for _, fault := range h.finish() {
 				if s.guest && regexp.MustCompile("^(two writers|a late call|a fallen serial)").MatchString(fault) {
@@ -149,7 +158,7 @@ var controls = []control{
 	{name: "nothing after the fsync looks at the clock", story: "paused in a commit", finds: `two writers`, program: []mistake{
 		{"internal/web/fence.go", "	if f.over() {\n		err = Fail(msg.TermOver)\n	}\n	return err", "	return err"},
 	}},
-	{name: "one replica path for all terms", story: "paused, and the other one dies", finds: `a lost write|no machine acknowledges`, agent: []mistake{
+	{name: "one replica path for all terms", story: "Litestream goes on after a pause, without its agent", finds: `a lost write|no machine acknowledges`, agent: []mistake{
 		{"", "REPLICA_TERM=$1 exec", "REPLICA_TERM=1 exec"},
 	}},
 	{name: "no wait before the first write", story: "the key is deleted while its holder is cut off", finds: `two writers|a late call`, agent: []mistake{

@@ -13,6 +13,7 @@ package standby
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -220,7 +221,7 @@ func (w *world) startEtcd() {
 	url, peers := "http://"+hiddenEtcd, "http://127.0.0.1:2380"
 	w.etcd = w.serve("etcd", "--data-dir", filepath.Join(w.dir, "etcd"), "--listen-client-urls", url, "--advertise-client-urls", url,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers,
-		"--unsafe-no-fsync", "--log-level", "error", "--logger", "zap")
+		"--unsafe-no-fsync", "--log-level", "warn", "--logger", "zap")
 	support.Eventually(w.t, support.Limit, "etcd answers", func() bool { return w.etcdctl("endpoint", "health") == nil })
 }
 
@@ -370,6 +371,8 @@ const root = "../../.."
 var built string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "4") // these tests mostly wait
 	var err error
 	if built, err = os.MkdirTemp("", "standby-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

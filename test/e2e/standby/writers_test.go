@@ -3,6 +3,7 @@ package standby
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -286,41 +287,41 @@ type usage struct {
 	Publish   struct{ State, Value, Error string }
 }
 
-// look compares the database of the writer with DNS. complete is false while something is still to be published.
-func (w *world) look(m *machine) (e end, complete bool, err error) {
+// look compares the database of the writer with DNS. The error says what is still to be published.
+func (w *world) look(m *machine) (e end, err error) {
 	s, err := dial(m)
 	if err != nil {
-		return e, false, err
+		return e, err
 	}
 	defer s.conn.Close()
 	r, err := s.ask("GET", usagesPath+"/available", "")
 	var list struct{ Data []usage }
 	if err != nil || r.status != 200 || json.Unmarshal([]byte(r.body), &list) != nil {
-		return e, false, fmt.Errorf("GET usages: %d %s %w", r.status, r.body, err)
+		return e, fmt.Errorf("GET usages: %d %s %w", r.status, r.body, err)
 	}
 	e = end{values: map[string]int{}, wanted: map[string]string{}, standing: map[string]string{}}
-	complete = true
 	for _, u := range list.Data {
 		one := struct{ Data *usage }{&u} // the list does not have its endpoints
-		if r, err = s.ask("GET", usagesPath+"/"+u.ID, ""); err != nil || json.Unmarshal([]byte(r.body), &one) != nil {
-			return e, false, fmt.Errorf("GET a usage: %d %s %w", r.status, r.body, err)
+		if r, err := s.ask("GET", usagesPath+"/"+u.ID, ""); err != nil || json.Unmarshal([]byte(r.body), &one) != nil {
+			return e, fmt.Errorf("GET a usage: %d %s %w", r.status, r.body, err)
 		}
 		_, port, _ := strings.Cut(strings.Join(u.Endpoints, " "), "203.0.113.7:")
 		e.values[u.Prefix], _ = strconv.Atoi(port)
-		complete = complete && u.Publish.State == "published"
 		e.wanted[map[string]string{"far": "provider ", "near": "secondary "}[u.Service]+u.Name] = u.Publish.Value
-		if !strings.HasSuffix(u.Publish.Value, "203.0.113.7:"+port) {
-			complete = false
+		if u.Publish.State != "published" || !strings.HasSuffix(u.Publish.Value, "203.0.113.7:"+port) {
+			err = fmt.Errorf("%s has %q, and is %s with %q: %s", u.Name, port, u.Publish.State, u.Publish.Value, u.Publish.Error)
 		}
 	}
 	ours := w.records("provider ", w.knot.Addr, "example.com", e.standing)
-	near := w.records("secondary ", secondaryHost+":53", nearDomain, e.standing)
+	if w.records("secondary ", secondaryHost+":53", nearDomain, e.standing) == "" {
+		err = errors.New("the secondary does not have the zone")
+	}
 	for _, f := range foreignValues {
 		if !strings.Contains(ours, f.name+". ") || !strings.Contains(ours, `"`+f.value+`"`) {
 			e.foreign = append(e.foreign, f.name+" is lost")
 		}
 	}
-	return e, complete && near != "", nil
+	return e, err
 }
 
 // records transfers a zone, and puts the values of our kind of mesh into a map by their place.
