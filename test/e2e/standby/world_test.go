@@ -127,7 +127,7 @@ func again(t *testing.T, name string, variables ...string) (out string, err erro
 // enter furnishes the namespaces. The folder /run is an empty one for the processes in them.
 func enter(t *testing.T) {
 	t.Helper()
-	support.Must(t, syscall.Mount("tmpfs", "/run", "tmpfs", 0, "size=64m"))
+	support.Must(t, syscall.Mount("tmpfs", "/run", "tmpfs", 0, "size=1g"))
 	for _, folder := range []string{"/run/netns", "/run/sshd", "/run/lock"} {
 		support.Must(t, os.MkdirAll(folder, 0o755))
 	}
