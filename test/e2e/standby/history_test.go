@@ -375,7 +375,8 @@ func count(name string, otherwise int) int {
 	return otherwise
 }
 
-// TestStandby runs a random history: MESHDDNS_HISTORY_SEED repeats one, MESHDDNS_STANDBY_STEPS makes it longer.
+// TestStandby runs a random history: MESHDDNS_HISTORY_SEED repeats its steps, MESHDDNS_STANDBY_STEPS makes it longer. In the
+// long form the agents have their defaults, and pauses take 20 or 90 s.
 func TestStandby(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -386,7 +387,11 @@ func TestStandby(t *testing.T) {
 	}
 	n := seed(t)
 	t.Logf("MESHDDNS_HISTORY_SEED=%d", n)
-	h := begin(t, false, n, quick)
+	p := quick
+	if os.Getenv(support.Long) != "" {
+		p = pace{}
+	}
+	h := begin(t, false, n, p)
 	h.walk(count("MESHDDNS_STANDBY_STEPS", 5))
 	for _, fault := range h.finish() {
 		t.Error(fault)
@@ -405,6 +410,7 @@ func TestTakeover(t *testing.T) {
 	h := begin(t, false, seed(t), pace{})
 	var all []time.Duration
 	for range support.Count(1, 5) {
+		h.steady()
 		m := h.writes(h.most())
 		h.note("%s is killed", m.name)
 		at := boottime()

@@ -169,7 +169,7 @@ var controls = []control{
 		{"", "asked=$began until=$((began +", "clock; asked=$now until=$((now +"},
 	}},
 	{name: "a durable answer without a later renewal", story: "a virtual machine is paused after a change", finds: `a lost write`, program: []mistake{
-		{"main.go", "		return t.Renewed(ctx)", "		return nil"},
+		{"internal/term/replica.go", "		return t.Renewed(ctx)", "		return nil"},
 		guestClock.program[0], guestClock.program[1],
 	}, agent: guestClock.agent},
 }
