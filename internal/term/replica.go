@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ func Durable(socket, path string, t *Term) func(context.Context) error {
 	if socket == "" {
 		return nil
 	}
+	path, _ = filepath.Abs(path) // Litestream compares texts
 	r := &Replica{Socket: socket, Path: path}
 	return func(ctx context.Context) error {
 		if err := r.Sync(ctx); err != nil {
