@@ -181,6 +181,12 @@ func (w *world) tell() {
 		for _, u := range m.units {
 			tail(m.name+"'s "+u.name, u.log.String())
 		}
+		if keep := os.Getenv("MESHDDNS_STANDBY_KEEP"); keep != "" { // a folder for the disks and logs of a history that failed
+			run(w.t, "cp -a "+m.disk+" "+filepath.Join(keep, m.name))
+			for _, u := range m.units {
+				support.WriteFile(w.t, filepath.Join(keep, m.name+"-"+u.name+".log"), u.log.String())
+			}
+		}
 	}
 	if w.etcd != nil {
 		tail("etcd", w.etcd.log.String())
