@@ -46,8 +46,7 @@ var huaweiAuthorization = regexp.MustCompile(`^SDK-HMAC-SHA256 Access=([^,]+), S
 // huaweiAuthorize computes the signature, over the path with a final slash.
 func huaweiAuthorize(c *Cloud, r Request) *Answer {
 	fail := func(code, why string) *Answer {
-		a := huaweiGateway(http.StatusUnauthorized, code, "Incorrect IAM authentication information: "+why)
-		return &a
+		return new(huaweiGateway(http.StatusUnauthorized, code, "Incorrect IAM authentication information: "+why))
 	}
 	parts := huaweiAuthorization.FindStringSubmatch(r.Header.Get("Authorization"))
 	if parts == nil {
@@ -229,8 +228,7 @@ var huaweiText = regexp.MustCompile(`^"[^"\\]{0,255}"( "[^"\\]{0,255}")*$`)
 // huaweiRefusal checks what a set is to be.
 func huaweiRefusal(r Request, body huaweiBody, z zone, there []string) *Answer {
 	fail := func(code, message string) *Answer {
-		a := huaweiFailure(http.StatusBadRequest, code, message)
-		return &a
+		return new(huaweiFailure(http.StatusBadRequest, code, message))
 	}
 	name, dotted := strings.CutSuffix(body.Name, ".")
 	switch {
