@@ -614,3 +614,13 @@ func readPlain(text string) (value []string) {
 	}
 	return append(value, text)
 }
+
+// spellQuoted writes each character-string between quotes, with backslashes before its quotes and backslashes.
+func spellQuoted(value []string) string {
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	var quoted []string
+	for _, s := range value {
+		quoted = append(quoted, `"`+escape.Replace(s)+`"`)
+	}
+	return strings.Join(quoted, " ")
+}

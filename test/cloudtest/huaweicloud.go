@@ -19,7 +19,7 @@ func HuaweiCloud(t testing.TB) *Cloud {
 	return start(t, &Cloud{
 		Provider: "huaweicloud", Signed: true, AccessKeyID: "HPUAFAKEFAKEFAKEFAKE", AccessKeySecret: "FakeSecretFakeSecretFakeSecretFakeSecret", MinTTL: 1,
 	}, vendor{
-		authorize: huaweiAuthorize, serve: h.serve, spell: huaweiSpell, read: huaweiRead,
+		authorize: huaweiAuthorize, serve: h.serve, spell: spellQuoted, read: huaweiRead,
 		throttle: huaweiGateway(http.StatusTooManyRequests, "APIGW.0308", "The throttling threshold has been reached: policy user over ratelimit,limit:100,time:1 minute"),
 	})
 }
@@ -324,17 +324,9 @@ func (h *huawei) remove(c *Cloud, key huaweiKey) Answer {
 	return answer
 }
 
-// huaweiSpell and huaweiRead are of values in quotes.
-func huaweiSpell(value []string) string {
-	var quoted []string
-	for _, s := range value {
-		quoted = append(quoted, `"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)+`"`)
-	}
-	return strings.Join(quoted, " ")
-}
-
 var huaweiString = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
 
+// huaweiRead is of values in quotes.
 func huaweiRead(text string) (value []string) {
 	for _, found := range huaweiString.FindAllStringSubmatch(text, -1) {
 		value = append(value, regexp.MustCompile(`\\(.)`).ReplaceAllString(found[1], "$1"))

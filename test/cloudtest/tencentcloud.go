@@ -245,11 +245,7 @@ func tencentSpell(value []string) string {
 	if slices.Equal(readPlain(text), value) && strings.TrimSpace(text) == text && !strings.ContainsAny(text, `"\`) {
 		return text
 	}
-	var quoted []string
-	for _, s := range value {
-		quoted = append(quoted, `"`+strings.NewReplacer(`"`, `\"`, `\`, `\\`).Replace(s)+`"`)
-	}
-	return strings.Join(quoted, " ")
+	return spellQuoted(value)
 }
 
 var (
