@@ -22,11 +22,15 @@ const (
 // has done most of that by then.
 const LogPages = 3000
 
+// CopiedPages takes the place of LogPages while Litestream copies the WAL, and the background checkpoints nothing.
+const CopiedPages = 10 * LogPages
+
 // Checkpointer checkpoints while Run runs. Without Run, SQLite checkpoints in a commit.
 type Checkpointer struct {
 	writer, reader *sql.DB
 	commits        atomic.Int64
 	due            chan struct{}
+	copied         atomic.Bool
 }
 
 // NewCheckpointer makes a Checkpointer. The writer's only connection commits; the reader's
@@ -35,8 +39,30 @@ func NewCheckpointer(writer, reader *sql.DB) *Checkpointer {
 	return &Checkpointer{writer: writer, reader: reader, due: make(chan struct{}, 1)}
 }
 
-// Begin makes the commits checkpoint the WAL when it has LogPages pages.
-func (k *Checkpointer) Begin(ctx context.Context) error { return k.emptyAt(ctx, LogPages) }
+// copied reports whether Litestream, which has a table in the database, copies the WAL. Litestream releases the WAL for a moment
+// when it checkpoints, and holds nothing while it does not run. If this program checkpointed meanwhile, the next commit could begin
+// the WAL anew, and the copy would lack frames for ever, without an error. So Litestream checkpoints alone.
+func copied(ctx context.Context, db *sql.DB) (is bool, err error) {
+	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_litestream_seq')`).Scan(&is)
+	return is, err
+}
+
+// Begin makes the commits checkpoint the WAL when it has LogPages pages, or CopiedPages.
+func (k *Checkpointer) Begin(ctx context.Context) error {
+	is, err := copied(ctx, k.writer)
+	if k.copied.Store(is); err != nil {
+		return err
+	}
+	return k.restore(ctx)
+}
+
+// restore sets the size of the WAL for commits after emptyAt has set another one.
+func (k *Checkpointer) restore(ctx context.Context) error {
+	if k.copied.Load() {
+		return k.emptyAt(ctx, CopiedPages)
+	}
+	return k.emptyAt(ctx, LogPages)
+}
 
 // emptyAt sets the size of the WAL in pages at which a commit checkpoints it; 0 means never.
 func (k *Checkpointer) emptyAt(ctx context.Context, pages int) error {
@@ -52,8 +78,10 @@ func (k *Checkpointer) Hold(ctx context.Context, read func() error) (err error) 
 	}
 	ctx = context.WithoutCancel(ctx)
 	defer func() {
-		_, _ = k.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
-		err = errors.Join(err, k.emptyAt(ctx, LogPages))
+		if !k.copied.Load() {
+			_, _ = k.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
+		}
+		err = errors.Join(err, k.restore(ctx))
 	}()
 	return read()
 }
@@ -89,6 +117,11 @@ func (k *Checkpointer) work(ctx context.Context) error {
 	var busy, pages, done int
 	if err := k.reader.QueryRowContext(ctx, `PRAGMA wal_checkpoint(NOOP)`).Scan(&busy, &pages, &done); err != nil || pages-done < worthIt {
 		return err
+	}
+	if is, err := copied(ctx, k.reader); err != nil || is != k.copied.Swap(is) {
+		return errors.Join(err, k.restore(ctx))
+	} else if is {
+		return nil
 	}
 	return k.reader.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &pages, &done)
 }

@@ -96,12 +96,9 @@ func (s *Eraser) run() {
 	}
 }
 
-// kept reports whether Litestream, which has a table in the database, copies the WAL. Litestream
-// releases the WAL for a moment when it checkpoints. If this program emptied the WAL in that moment,
-// Litestream's copy would lack frames for ever, without an error.
+// kept reports whether Litestream keeps the WAL, see copied.
 func (s *Eraser) kept(ctx context.Context) (kept bool, err error) {
-	err = s.reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_litestream_seq')`).Scan(&kept)
-	if kept && !s.told {
+	if kept, err = copied(ctx, s.reader); kept && !s.told {
 		s.told = true
 		s.log.Info("replaced secrets stay in the log of the database until Litestream empties it, and in its copies")
 	}
@@ -112,10 +109,10 @@ func (s *Eraser) kept(ctx context.Context) (kept bool, err error) {
 // wait for the rest. It does not wait for readers.
 func (s *Eraser) empty() (err error) {
 	ctx := context.Background()
-	if _, err := s.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`); err != nil {
+	if kept, err := s.kept(ctx); err != nil || kept {
 		return err
 	}
-	if kept, err := s.kept(ctx); err != nil || kept {
+	if _, err := s.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`); err != nil {
 		return err
 	}
 	conn, err := s.writer.Conn(ctx)
