@@ -18,6 +18,7 @@ func TestSpeed(t *testing.T) {
 		{"before", beforeAndAfter},
 		{"events", eventsCost},
 		{"seal", sealCost},
+		{"term", termCost},
 		{"counters", counters},
 		{"prefix", prefixSpeed},
 		{"listing", listingSpeed},
