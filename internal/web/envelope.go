@@ -349,15 +349,15 @@ var notFound = Fail(msg.NotFound, "")
 // Route passes a request to its handler in mux. It answers unknown paths and methods, and unclean
 // paths, in JSON, because the mux would answer in plain text or with a redirect.
 func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
-	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
-	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
-	defer a.rescue(counted, r)
 	if a.Fence.Context != nil {
 		ctx, cancel := a.Fence.Context(r.Context())
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
-	if counted.request = r; a.Fence.over() {
+	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
+	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
+	defer a.rescue(counted, r)
+	if a.Fence.over() {
 		counted.status = http.StatusServiceUnavailable
 		a.Refuse(w, r, Fail(msg.TermOver))
 		return

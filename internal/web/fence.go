@@ -54,7 +54,7 @@ func (f Fence) wait(ctx context.Context) error {
 	defer cancel()
 	err := f.Durable(limit)
 	switch {
-	case context.Cause(limit) == ErrCrowded:
+	case err != nil && context.Cause(limit) == ErrCrowded:
 		return Fail(msg.TooManyWaiting)
 	case err != nil && !f.over():
 		return &Failure{Status: http.StatusGatewayTimeout, ID: msg.NotReplicated, Cause: err}
@@ -72,7 +72,7 @@ type fenced struct {
 }
 
 func (w *fenced) WriteHeader(status int) {
-	if !w.begun {
+	if !w.begun && status >= http.StatusOK { // the header of the answer itself
 		w.begun = true
 		if w.refused = w.adapter.Fence.over(); w.refused {
 			clear(w.Header())
