@@ -343,16 +343,16 @@ var notFound = Fail(msg.NotFound, "")
 // Route passes a request to its handler in mux. It answers unknown paths and methods, and unclean
 // paths, in JSON, because the mux would answer in plain text or with a redirect.
 func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
-	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
-	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
-	defer a.rescue(counted, r)
 	if a.Fence.Context != nil {
 		ctx, cancel := a.Fence.Context(r.Context())
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
 	r, waits, err := a.Fence.enter(r)
-	if counted.request = r; err != nil {
+	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
+	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
+	defer a.rescue(counted, r)
+	if err != nil {
 		counted.status = FailureOf(err, nil).Status
 		a.Refuse(w, r, err)
 		return

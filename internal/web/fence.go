@@ -59,9 +59,9 @@ func (f Fence) leave(ctx context.Context, waits bool, status int) error {
 		defer cancel()
 		if err = f.Durable(limit); err != nil {
 			err = &Failure{Status: http.StatusGatewayTimeout, ID: msg.NotReplicated, Cause: err}
-		}
-		if context.Cause(limit) == ErrCrowded {
-			err = Fail(msg.TooManyWaiting)
+			if context.Cause(limit) == ErrCrowded {
+				err = Fail(msg.TooManyWaiting)
+			}
 		}
 	}
 	if f.over() {
@@ -81,7 +81,7 @@ type fenced struct {
 }
 
 func (w *fenced) WriteHeader(status int) {
-	if !w.begun {
+	if !w.begun && status >= http.StatusOK { // the header of the answer itself
 		w.begun = true
 		if err := w.adapter.Fence.leave(w.request.Context(), w.waits, status); err != nil {
 			w.refused = true
