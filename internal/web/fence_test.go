@@ -93,18 +93,18 @@ func (f *fencedRoutes) ask(method, target string) string {
 // TestFence: an answer that begins after the end of the term is term_over, whatever was to be said; one that had begun stays.
 func TestFence(t *testing.T) {
 	for target, want := range map[string]struct{ before, counted string }{
-		"GET /json?a=b":  {"200  {\"data\":\"a=b\"", "/json 200 "},
-		"POST /json?a=b": {"200  {\"data\":\"a=b\"", "/json 200 "},
-		"POST /late":     {"503 term_over ", "/late 503 term_over"},
-		"GET /late":      {"503 term_over ", "/late 503 term_over"},
-		"HEAD /late":     {"503 term_over ", "/late 503 term_over"},
-		"POST /wrong":    {"409 service_exists ", "/wrong 409 service_exists"},
-		"GET /page":      {"503 term_over ", "/page 503 term_over"},
-		"POST /hints":    {"503 term_over ", "/hints 503 term_over"},
-		"GET /begun":     {"200  begun,and whole", "/begun 200 "},
-		"GET /panic":     {"500 internal_error ", "/panic 500 internal_error"},
-		"GET /none":      {"404 not_found ", " 404 not_found"},
-		"GET /json/../":  {"404 not_found ", " 404 not_found"},
+		"GET /json?a=b": {"200  {\"data\":\"a=b\"", "/json 200 "},
+		"POST /json":    {"200  {\"data\":\"\"", "/json 200 "},
+		"POST /late":    {"503 term_over ", "/late 503 term_over"},
+		"GET /late":     {"503 term_over ", "/late 503 term_over"},
+		"HEAD /late":    {"503 term_over ", "/late 503 term_over"},
+		"POST /wrong":   {"409 service_exists ", "/wrong 409 service_exists"},
+		"GET /page":     {"503 term_over ", "/page 503 term_over"},
+		"POST /hints":   {"103 term_over ", "/hints 503 term_over"},
+		"GET /begun":    {"200  begun,and whole", "/begun 200 "},
+		"GET /panic":    {"500 internal_error ", "/panic 500 internal_error"},
+		"GET /none":     {"404 not_found ", " 404 not_found"},
+		"GET /json/../": {"404 not_found ", " 404 not_found"},
 	} {
 		f := fence(t)
 		method, path, _ := strings.Cut(target, " ")
@@ -166,7 +166,7 @@ func TestDurable(t *testing.T) {
 		{"POST /json", nil, `200  {"data":""`, 0},
 		{"PUT /query?durable=1", nil, `200  durable=1`, 0},
 		{"GET /query?durable=1", nil, `200  durable=1`, 0},
-		{"POST /json?durable=2", nil, `400 invalid_argument`, 0},
+		{"POST /json?durable=2", nil, `400 query_invalid`, 0},
 		{"POST /json?durable=1&durable=1", nil, `400 `, 0},
 		{"POST /json?durable=%zz", nil, `400 `, 0},
 		{"POST /wrong?durable=1", nil, `409 service_exists`, 0},
