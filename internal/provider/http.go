@@ -46,7 +46,7 @@ func newTransport() *http.Transport {
 	t.MaxResponseHeaderBytes = 64 << 10
 	t.MaxIdleConnsPerHost = 4
 	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return term.Dial(ctx, net.Dialer{}, network, address)
+		return term.Dial(ctx, net.Dialer{Timeout: WriteTime}, network, address)
 	}
 	return t
 }

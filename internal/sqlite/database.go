@@ -186,7 +186,7 @@ func (d *Database) beginFrozen(ctx context.Context, full error) error {
 		return err
 	}
 	stored, err := storedTerm(ctx, d.Reader)
-	switch {
+	switch err = cmp.Or(err, d.schema.Term.takes(stored)); {
 	case err != nil:
 		return err
 	case stored != d.schema.Term.Number:

@@ -29,7 +29,7 @@ func Dial(ctx context.Context, dialer net.Dialer, network, address string) (net.
 		return nil, err
 	}
 	c := &bounded{Conn: conn, term: t, raw: raw}
-	c.release = context.AfterFunc(t.ended, func() { c.Close() })
+	c.release = context.AfterFunc(t.ended, func() { c.drop() })
 	return c, nil
 }
 
@@ -64,9 +64,13 @@ func (c *bounded) Write(p []byte) (n int, err error) {
 	return n, cmp.Or(err, closed)
 }
 
-// Close resets the connection after the end of the term.
 func (c *bounded) Close() error {
 	c.release()
+	return c.drop()
+}
+
+// drop closes the connection. After the end of the term it resets it.
+func (c *bounded) drop() error {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok && c.term.Over() {
 		tcp.SetLinger(0)
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -61,7 +62,7 @@ func (f *file) look() (grant, error) {
 }
 
 func (f *file) read() (g grant, err error) {
-	in, err := os.Open(f.path)
+	in, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // waits for no writer of a FIFO
 	if errors.Is(err, fs.ErrNotExist) {
 		return g, errNone
 	}
@@ -69,7 +70,11 @@ func (f *file) read() (g grant, err error) {
 		return g, err
 	}
 	defer in.Close()
-	text, err := io.ReadAll(io.LimitReader(in, maxFile))
+	in.SetReadDeadline(time.Unix(1, 0)) // nor for its octets
+	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("want at most %d octets", maxFile)
+	}
 	if err == nil {
 		err = json.Unmarshal(text, &g)
 	}
@@ -95,7 +100,7 @@ type Term struct {
 	file  *file
 	ended context.Context
 	end   context.CancelFunc
-	quit  func() // ends the looks at the file
+	quit  context.CancelFunc // ends the looks at the file
 
 	mu      sync.Mutex
 	granted grant
@@ -129,9 +134,8 @@ func begin(f *file, g grant) *Term {
 	t := &Term{Number: g.Term, After: g.After, file: f, granted: g, renewed: make(chan struct{})}
 	t.ended, t.end = context.WithCancel(context.Background())
 	ctx, cancel := context.WithCancel(t.ended)
-	var watching sync.WaitGroup
-	watching.Go(func() { t.watch(ctx) })
-	t.quit = func() { cancel(); watching.Wait() }
+	t.quit = cancel
+	go t.watch(ctx)
 	return t
 }
 
