@@ -8,6 +8,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // ListedUsage is a usage in the list and in the answer about one usage.
@@ -133,15 +134,7 @@ func ListEntries(written string, fault func(code, detail, key string) string) st
 }
 
 // quoted returns a text as a JSON string.
-func quoted(text string) string {
-	var out strings.Builder
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(text); err != nil {
-		panic(err) // encoding a string cannot fail
-	}
-	return strings.TrimSuffix(out.String(), "\n")
-}
+func quoted(text string) string { return string(web.AppendJSON(nil, text)) }
 
 // asEncodingJSON escapes what encoding/json escapes and SQLite does not: octets that are not UTF-8,
 // and the two line separators of Unicode.

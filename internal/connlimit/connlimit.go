@@ -86,7 +86,7 @@ type origin struct {
 
 func originOf(c net.Conn) (from origin) {
 	if unix, ok := c.(*net.UnixConn); ok {
-		from.user = peerUser(unix)
+		from.user, _, _ = Peer(unix)
 	} else if remote, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		from.network = Network(remote.AddrPort().Addr().Unmap(), 32, 64)
 	}

@@ -80,11 +80,10 @@ const (
 // is idle. When ctx ends, it closes all connections without a request in work, and returns
 // the error of ctx.
 func (l *Limiter) Drain(ctx context.Context) error {
-	ticker := time.NewTicker(lookPause)
-	defer ticker.Stop()
+	tick := time.Tick(lookPause)
 	for end := time.Now().Add(stopTime); l.endIdle(!time.Now().Before(end)) > 0; {
 		select {
-		case <-ticker.C:
+		case <-tick:
 		case <-ctx.Done():
 			l.closeUnlessWorking()
 			return ctx.Err()

@@ -5,14 +5,14 @@ import (
 	"syscall"
 )
 
-// peerUser returns the user id at the other end of a unix socket, 0 if unknown (SO_PEERCRED, unix(7)).
-func peerUser(c *net.UnixConn) (user uint32) {
+// Peer returns the user and the process that connected to a unix socket, as they were at connect(2) (SO_PEERCRED, unix(7)).
+func Peer(c *net.UnixConn) (user uint32, process int32, known bool) {
 	control(c, func(fd int) {
 		if cred, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
-			user = cred.Uid
+			user, process, known = cred.Uid, cred.Pid, true
 		}
 	})
-	return user
+	return user, process, known
 }
 
 // unread reports whether the socket has input that the server has not read.

@@ -319,9 +319,8 @@ func (l *Log) Follow(ctx context.Context, f Filter, pulse func() error, send fun
 		f.After = max(f.After, last) // of the events up to here none is left
 		select {
 		case <-grown:
-			pause := time.NewTimer(followPace)
 			select {
-			case <-pause.C:
+			case <-time.After(followPace):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -403,12 +402,11 @@ func scan(row sqlite.Scanner) (e Event, err error) {
 
 // Keep deletes the events that are not kept any more, until ctx ends.
 func (l *Log) Keep(ctx context.Context) error {
-	ticker := time.NewTicker(trimEvery)
-	defer ticker.Stop()
+	tick := time.Tick(trimEvery)
 	for {
 		l.trimAll(ctx) // after an error the next tick tries again; the writers tell of a fault of the database
 		select {
-		case <-ticker.C:
+		case <-tick:
 		case <-ctx.Done():
 			return nil
 		}

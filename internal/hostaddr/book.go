@@ -210,8 +210,7 @@ func (l *loop) report() {
 // keep looks at every interval and after a reported change, and sends to looked after each look.
 // Changes in the pause cause one look at its end.
 func (l *loop) keep(ctx context.Context, interval time.Duration, looked chan<- struct{}) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
+	tick := time.Tick(interval)
 	for {
 		select {
 		case <-time.After(l.pause):
@@ -220,7 +219,7 @@ func (l *loop) keep(ctx context.Context, interval time.Duration, looked chan<- s
 		}
 		select {
 		case <-l.reported:
-		case <-ticker.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

@@ -26,12 +26,10 @@ const (
 // Run ends the leases whose time is over, until ctx ends.
 func (t *Table) Run(ctx context.Context) error {
 	for {
-		pause := time.NewTimer(t.untilNext())
 		select {
-		case <-pause.C:
+		case <-time.After(t.untilNext()):
 			t.look(ctx)
 		case <-ctx.Done():
-			pause.Stop()
 			return nil
 		}
 	}

@@ -37,10 +37,8 @@ func poll(ctx context.Context, pauses daemon.Backoff, done func() bool) bool {
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

@@ -120,15 +120,15 @@ func unreadAtClouds(c *cloudtest.Cloud) (all []func() (end func())) {
 }
 
 // unreadAtServers are answers to an update that is made; those after it are refused.
-func unreadAtServers(f *servertest.Front) (all []func() (end func())) {
-	for _, spoil := range []servertest.Spoil{
+func unreadAtServers(f *front) (all []func() (end func())) {
+	for _, spoil := range []spoil{
 		func(dns.Message, []byte) []byte { return nil },
 		func(_ dns.Message, answer []byte) []byte { return answer[:len(answer)-1] },
 		servertest.Fails(dns.RcodeRefused, false),
 		servertest.Fails(dns.RcodeServFail, false),
 		servertest.Fails(dns.RcodeServFail, true),
 	} {
-		all = append(all, func() (end func()) { return f.Unread(spoil) })
+		all = append(all, func() (end func()) { return f.unread(spoil) })
 	}
 	return all
 }
@@ -139,8 +139,8 @@ func TestContractServers(t *testing.T) {
 	}
 	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
-		front := s.Front(t)
-		client, err := provider.NewRFC2136(provider.Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: front.Addr})
+		front := newFront(t, s)
+		client, err := provider.NewRFC2136(provider.Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: front.addr})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,11 @@
 package provision
 
 import (
-	"bytes"
 	"encoding/json"
 	"iter"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/web"
 )
 
 // Source is the stored state for Pieces.
@@ -56,15 +56,15 @@ func UsageOf(u mesh.Usage, leases []mesh.Lease) (d Usage, ok bool) {
 // a whole.
 func (s Source) Pieces() iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		begin := appendJSON([]byte(`{"data":{"owner":`), s.Owner)
+		begin := web.AppendJSON([]byte(`{"data":{"owner":`), s.Owner)
 		if s.Configuration != nil {
-			begin = appendJSON(append(begin, `,"configuration":`...), s.Configuration)
+			begin = web.AppendJSON(append(begin, `,"configuration":`...), s.Configuration)
 		}
 		_ = yield(begin, nil) &&
 			list(`,"services":[`, s.Services, yield) &&
 			list(`],"usages":[`, s.Usages, yield) &&
-			yield(appendJSON([]byte(`],"notifications":`), s.Notifications), nil) &&
-			yield(append(appendJSON([]byte(`,"secondaries":`), s.Secondaries), "}}\n"...), nil)
+			yield(web.AppendJSON([]byte(`],"notifications":`), s.Notifications), nil) &&
+			yield(append(web.AppendJSON([]byte(`,"secondaries":`), s.Secondaries), "}}\n"...), nil)
 	}
 }
 
@@ -79,20 +79,10 @@ func list[T any](begin string, entries iter.Seq2[T, error], yield func([]byte, e
 			yield(nil, err)
 			return false
 		}
-		if !yield(appendJSON(line, entry), nil) {
+		if !yield(web.AppendJSON(line, entry), nil) {
 			return false
 		}
 		line = []byte(",\n")
 	}
 	return true
-}
-
-func appendJSON(to []byte, value any) []byte {
-	out := bytes.NewBuffer(to)
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		panic(err) // a bug: the type has no JSON form
-	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }

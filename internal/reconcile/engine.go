@@ -217,18 +217,14 @@ func (e *Engine) rest(ctx context.Context, began, next time.Time) {
 	if e.awaitedNow() {
 		least = time.Millisecond
 	}
-	moment := time.NewTimer(least)
-	defer moment.Stop()
 	select {
-	case <-moment.C:
+	case <-time.After(least):
 	case <-ctx.Done():
 		return
 	}
 	var due <-chan time.Time // nil: never ready
 	if !next.IsZero() {
-		timer := time.NewTimer(min(next.Sub(began), next.Sub(e.config.Now())))
-		defer timer.Stop()
-		due = timer.C
+		due = time.After(min(next.Sub(began), next.Sub(e.config.Now())))
 	}
 	select {
 	case <-due:

@@ -16,7 +16,6 @@ import (
 // Codes of faults, besides the kinds of package provider.
 const (
 	CodeUnknownProvider  = "unknown_provider"     // the account's provider has no client
-	CodeNotListening     = "not_listening"        // the built-in DNS server does not run
 	CodeNoProvider       = "no_provider"          // the usage has no account to publish at
 	CodeInvalid          = "invalid"              // the value breaks the rules of package mesh
 	CodeInvalidName      = "invalid_name"         // DNS cannot have the name

@@ -215,8 +215,7 @@ func (w *writing) over() bool { return w.seen || w.err == nil || provider.Unmade
 // value yet, it waits for the value: otherwise the value would stand until the journal's
 // owner removes it.
 func (w *writing) cleanUp(ctx context.Context) error {
-	again := time.NewTicker(askAgainAfter)
-	defer again.Stop()
+	again := time.Tick(askAgainAfter)
 	var reason error
 	for {
 		err := w.remove(ctx)
@@ -228,7 +227,7 @@ func (w *writing) cleanUp(ctx context.Context) error {
 			reason = err
 		}
 		select {
-		case <-again.C:
+		case <-again:
 		case <-ctx.Done():
 			return reason
 		}

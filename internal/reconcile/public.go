@@ -120,8 +120,7 @@ func (p Public) sees(ctx context.Context, authority provider.Authority, zone, na
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Patience)
 	defer cancel()
-	again := time.NewTicker(askAgainAfter)
-	defer again.Stop()
+	again := time.Tick(askAgainAfter)
 	for {
 		now := anyOf(ctx, servers, look)
 		if err == nil || provider.KindOf(now) != provider.Network {
@@ -131,7 +130,7 @@ func (p Public) sees(ctx context.Context, authority provider.Authority, zone, na
 			return nil
 		}
 		select {
-		case <-again.C:
+		case <-again:
 		case <-ctx.Done():
 			return err
 		}

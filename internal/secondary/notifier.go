@@ -73,16 +73,15 @@ func (none) MovePast(context.Context, string, uint32) error { return nil }
 func (n *Notifier) Run(ctx context.Context) error {
 	var sending sync.WaitGroup
 	defer sending.Wait()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
+	look := time.Tick(lookEvery)
 	changed := n.Changed()
 	begun := n.begin(ctx)
 	for {
-		timer := time.NewTimer(n.send(ctx, &sending))
+		due := time.After(n.send(ctx, &sending))
 		select {
-		case <-timer.C:
+		case <-due:
 		case <-n.wake:
-		case <-look.C:
+		case <-look:
 			n.Refresh(ctx) // the readers of requests tell of a fault of the database
 			begun = begun || n.begin(ctx)
 			n.tellLags(ctx)
@@ -90,10 +89,8 @@ func (n *Notifier) Run(ctx context.Context) error {
 			changed = n.Changed()
 			begun = n.begin(ctx)
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
 		}
-		timer.Stop()
 	}
 }
 

@@ -114,11 +114,8 @@ func (t *Table) Key(name dns.Name) (key dns.Key, ok bool) {
 
 // May reports whether a server at an address, which has signed with a key, may transfer a zone.
 func (t *Table) May(from netip.Addr, key, apex dns.Name) bool {
-	zone := apex.Bare()
-	for _, s := range t.Known() {
-		if s.matches(from, key) && s.takes(zone) {
-			return true
-		}
+	for range t.of(from, key, apex) {
+		return true
 	}
 	return false
 }

@@ -9,6 +9,7 @@ package web
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/connlimit"
 	"meshddns/internal/rights"
 )
 
@@ -247,7 +249,11 @@ func WithCaller(r *http.Request, caller string) *http.Request {
 // withPeer stores the user and process at the other end of a unix socket, for Caller.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if socket, ok := c.(*net.UnixConn); ok {
-		return withCaller(ctx, peer(socket))
+		user, process, known := connlimit.Peer(socket)
+		if !known {
+			return withCaller(ctx, "unix socket")
+		}
+		return withCaller(ctx, fmt.Sprintf("uid %d pid %d", user, process))
 	}
 	return ctx
 }

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"meshddns/internal/connlimit"
 )
 
 const (
@@ -95,11 +97,5 @@ func last(times []time.Time) time.Time { return times[len(times)-1] }
 // A text that is no address gives the zero Prefix; all such clients share one count.
 func network(remoteAddr string) netip.Prefix {
 	remote, _ := netip.ParseAddrPort(remoteAddr)
-	addr := remote.Addr().Unmap()
-	bits := 64
-	if addr.Is4() {
-		bits = 32
-	}
-	prefix, _ := addr.Prefix(bits)
-	return prefix
+	return connlimit.Network(remote.Addr().Unmap(), 32, 64)
 }

@@ -12,6 +12,17 @@ import (
 // streamPart is the number of octets of an answer that are buffered.
 const streamPart = 64 << 10
 
+// AppendJSON appends the JSON of a value, in one line. It leaves <, > and & as they are.
+func AppendJSON(to []byte, value any) []byte {
+	out := bytes.NewBuffer(to)
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		panic(err) // a type that JSON cannot encode: a bug of this program
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
 // Next is the last entry of a page of a list: the cursor of the next page.
 type Next int64
 
@@ -21,9 +32,7 @@ type Next int64
 func (a Adapter) Stream(list func(*http.Request) iter.Seq2[any, error]) http.Handler {
 	return a.Pieces(func(r *http.Request) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {
-			var out bytes.Buffer
-			encoder := json.NewEncoder(&out)
-			encoder.SetEscapeHTML(false)
+			var out []byte
 			begin, next := `{"data":[`, ""
 			for entry, err := range list(r) {
 				if err != nil {
@@ -34,13 +43,9 @@ func (a Adapter) Stream(list func(*http.Request) iter.Seq2[any, error]) http.Han
 					next = fmt.Sprintf(`,"next_cursor":"%d"`, after)
 					break
 				}
-				out.Reset()
-				out.WriteString(begin)
+				out = AppendJSON(append(out[:0], begin...), entry)
 				begin = ","
-				if err := encoder.Encode(entry); err != nil {
-					panic(err) // a type that JSON cannot encode: a bug of this program
-				}
-				if !yield(bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil) {
+				if !yield(out, nil) {
 					return
 				}
 			}
@@ -135,15 +140,8 @@ func NewEventStream(w http.ResponseWriter) EventStream {
 
 // Send sends an event with its data in JSON. It returns an error when the client does not take it.
 func (s EventStream) Send(id int64, kind string, data any) error {
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "id: %d\nevent: %s\ndata: ", id, kind)
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(data); err != nil { // JSON in one line, and a line feed
-		panic(err) // a type that JSON cannot encode: a bug of this program
-	}
-	text.WriteByte('\n')
-	return s.send(text.Bytes())
+	text := AppendJSON(fmt.Appendf(nil, "id: %d\nevent: %s\ndata: ", id, kind), data)
+	return s.send(append(text, "\n\n"...))
 }
 
 // Pulse sends a comment, so that both ends see whether the connection lives.

@@ -31,7 +31,7 @@ var aliAuthorization = regexp.MustCompile(`^ACS3-HMAC-SHA256 Credential=([^,]+),
 
 // aliAuthorize computes the signature from the raw query and the headers.
 func aliAuthorize(c *Cloud, r Request) *Answer {
-	fail := func(status int, code, message string) *Answer { a := aliFailure(status, code, message); return &a }
+	fail := func(status int, code, message string) *Answer { return new(aliFailure(status, code, message)) }
 	parts := aliAuthorization.FindStringSubmatch(r.Header.Get("Authorization"))
 	if parts == nil {
 		return fail(http.StatusBadRequest, "IncompleteSignature", "The request signature does not conform to Aliyun standards.")
@@ -133,7 +133,7 @@ func aliList(c *Cloud, r Request, most int) Answer {
 			status = "DISABLE"
 		}
 		shown = append(shown, map[string]any{
-			"DomainName": z.name, "RecordId": strconv.Itoa(record.id), "RR": relativeName(record.name, z.name, "@"), "Type": record.kind,
+			"DomainName": z.name, "RecordId": strconv.Itoa(record.id), "RR": relativeName(record.name, z.name), "Type": record.kind,
 			"Value": record.content, "TTL": record.ttl, "Line": line, "Status": status, "Locked": false,
 		})
 	}
@@ -150,7 +150,7 @@ func aliStored(kind, value string) string {
 
 // aliRefusal checks what a record is to be.
 func aliRefusal(c *Cloud, r Request, name string) *Answer {
-	fail := func(code string) *Answer { a := aliFailure(http.StatusBadRequest, code, code); return &a }
+	fail := func(code string) *Answer { return new(aliFailure(http.StatusBadRequest, code, code)) }
 	kind := r.Query("Type")
 	value := aliStored(kind, r.Query("Value"))
 	switch {

@@ -45,7 +45,7 @@ var baiduAuthorization = regexp.MustCompile(`^(bce-auth-v1/([^/]+)/([^/]+)/([0-9
 
 // baiduAuthorize computes the signature from the raw query and the headers.
 func baiduAuthorize(c *Cloud, r Request) *Answer {
-	fail := func(status int, code, message string) *Answer { a := baiduFailure(status, code, message); return &a }
+	fail := func(status int, code, message string) *Answer { return new(baiduFailure(status, code, message)) }
 	parts := baiduAuthorization.FindStringSubmatch(r.Header.Get("Authorization"))
 	if parts == nil {
 		return fail(http.StatusBadRequest, "InvalidHTTPAuthHeader", "The HTTP authorization header is invalid. Consult the service documentation for details.")
@@ -171,7 +171,7 @@ func baiduList(c *Cloud, r Request, z zone) Answer {
 		records = c.at(z.name, name, "")
 	}
 	for _, one := range c.records {
-		if named && one.zone == z.name && one.name != name && strings.Contains(relativeName(one.name, z.name, "@"), r.Query("rr")) {
+		if named && one.zone == z.name && one.name != name && strings.Contains(relativeName(one.name, z.name), r.Query("rr")) {
 			records = append(records, one)
 		}
 	}
@@ -182,7 +182,7 @@ func baiduList(c *Cloud, r Request, z zone) Answer {
 			status = "stopped"
 		}
 		found = append(found, map[string]any{
-			"id": strconv.Itoa(one.id), "rr": relativeName(one.name, z.name, "@"), "status": status, "type": one.kind,
+			"id": strconv.Itoa(one.id), "rr": relativeName(one.name, z.name), "status": status, "type": one.kind,
 			"value": one.content, "ttl": one.ttl, "line": "default", "description": "", "priority": 0,
 		})
 	}
@@ -198,8 +198,7 @@ type baiduChange struct {
 // two refusals are not documented.
 func baiduChanged(c *Cloud, r Request, z zone) (change baiduChange, refusal *Answer) {
 	fail := func(code, message string) *Answer {
-		a := baiduFailure(http.StatusBadRequest, code, message)
-		return &a
+		return new(baiduFailure(http.StatusBadRequest, code, message))
 	}
 	switch {
 	case json.Unmarshal(r.Body, &change) != nil:

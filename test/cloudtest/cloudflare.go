@@ -284,11 +284,7 @@ func cfSpell(value []string) string {
 	if len(value) == 1 && value[0] != "" && !strings.ContainsAny(value[0], `"\`) && strings.TrimSpace(value[0]) == value[0] {
 		return value[0]
 	}
-	var quoted []string
-	for _, s := range value {
-		quoted = append(quoted, `"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)+`"`)
-	}
-	return strings.Join(quoted, " ")
+	return spellQuoted(value)
 }
 
 var (

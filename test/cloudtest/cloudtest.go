@@ -474,14 +474,6 @@ func (c *Cloud) AddZone(name string) { c.addZone(name, false) }
 // AddPrivateZone adds a zone that only a private network sees.
 func (c *Cloud) AddPrivateZone(name string) { c.addZone(name, true) }
 
-// RemoveZone takes a zone out of the account, with all that is in it.
-func (c *Cloud) RemoveZone(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.zones = slices.DeleteFunc(c.zones, func(z zone) bool { return z.name == name })
-	c.records = slices.DeleteFunc(c.records, func(r *record) bool { return r.zone == name })
-}
-
 func (c *Cloud) addZone(name string, private bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -582,10 +574,10 @@ func fullName(relative, zone string) string {
 	return fold(relative) + "." + zone
 }
 
-// relativeName cuts the zone off a name, and gives apex for the zone's own.
-func relativeName(name, zone, apex string) string {
+// relativeName cuts the zone off a name, and gives "@" for the zone's own.
+func relativeName(name, zone string) string {
 	if name == zone {
-		return apex
+		return "@"
 	}
 	return strings.TrimSuffix(name, "."+zone)
 }
@@ -621,4 +613,14 @@ func readPlain(text string) (value []string) {
 		value, text = append(value, text[:255]), text[255:]
 	}
 	return append(value, text)
+}
+
+// spellQuoted writes each character-string between quotes, with backslashes before its quotes and backslashes.
+func spellQuoted(value []string) string {
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	var quoted []string
+	for _, s := range value {
+		quoted = append(quoted, `"`+escape.Replace(s)+`"`)
+	}
+	return strings.Join(quoted, " ")
 }

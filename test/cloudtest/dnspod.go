@@ -29,7 +29,7 @@ func dnspodAnswer(answer map[string]any) Answer {
 }
 
 func dnspodAuthorize(c *Cloud, r Request) *Answer {
-	fail := func(code, message string) *Answer { a := dnspodFailure(code, message); return &a }
+	fail := func(code, message string) *Answer { return new(dnspodFailure(code, message)) }
 	agent := r.Header.Get("User-Agent")
 	switch form := dnspodForm(r); {
 	case r.Method != http.MethodPost:
@@ -118,7 +118,7 @@ func dnspodList(c *Cloud, form url.Values, z zone) Answer {
 			enabled = "0"
 		}
 		found = append(found, map[string]any{
-			"id": strconv.Itoa(record.id), "name": relativeName(record.name, z.name, "@"), "type": record.kind, "value": record.content,
+			"id": strconv.Itoa(record.id), "name": relativeName(record.name, z.name), "type": record.kind, "value": record.content,
 			"ttl": strconv.Itoa(int(record.ttl)), "line": "默认", "line_id": "0", "enabled": enabled, "weight": nil, "mx": "0", "remark": "",
 		})
 	}

@@ -35,18 +35,16 @@ func goDaddyFailure(status int, code, message string) Answer {
 
 // goDaddyInvalid is the refusal of one field of a record.
 func goDaddyInvalid(code, path, message string) *Answer {
-	a := goDaddyAnswer(http.StatusUnprocessableEntity, map[string]any{
+	return new(goDaddyAnswer(http.StatusUnprocessableEntity, map[string]any{
 		"code": "INVALID_BODY", "message": "Request body doesn't fulfill schema, see details in `fields`",
 		"fields": []any{map[string]any{"code": code, "path": path, "message": message}},
-	})
-	return &a
+	}))
 }
 
 // goDaddyAuthorize compares the key: there is no signature and no clock.
 func goDaddyAuthorize(c *Cloud, r Request) *Answer {
 	fail := func(code, message string) *Answer {
-		a := goDaddyFailure(http.StatusUnauthorized, code, message)
-		return &a
+		return new(goDaddyFailure(http.StatusUnauthorized, code, message))
 	}
 	pair, ok := strings.CutPrefix(r.Header.Get("Authorization"), "sso-key ")
 	switch {
@@ -106,7 +104,7 @@ func goDaddyList(c *Cloud, r Request, z zone, name, kind string) Answer {
 	for _, record := range c.at(z.name, name, kind) {
 		if !record.off {
 			found = append(found, map[string]any{
-				"data": record.content, "name": relativeName(record.name, z.name, "@"), "ttl": record.ttl, "type": record.kind,
+				"data": record.content, "name": relativeName(record.name, z.name), "ttl": record.ttl, "type": record.kind,
 			})
 		}
 	}

@@ -19,7 +19,7 @@ func HuaweiCloud(t testing.TB) *Cloud {
 	return start(t, &Cloud{
 		Provider: "huaweicloud", Signed: true, AccessKeyID: "HPUAFAKEFAKEFAKEFAKE", AccessKeySecret: "FakeSecretFakeSecretFakeSecretFakeSecret", MinTTL: 1,
 	}, vendor{
-		authorize: huaweiAuthorize, serve: h.serve, spell: huaweiSpell, read: huaweiRead,
+		authorize: huaweiAuthorize, serve: h.serve, spell: spellQuoted, read: huaweiRead,
 		throttle: huaweiGateway(http.StatusTooManyRequests, "APIGW.0308", "The throttling threshold has been reached: policy user over ratelimit,limit:100,time:1 minute"),
 	})
 }
@@ -46,8 +46,7 @@ var huaweiAuthorization = regexp.MustCompile(`^SDK-HMAC-SHA256 Access=([^,]+), S
 // huaweiAuthorize computes the signature, over the path with a final slash.
 func huaweiAuthorize(c *Cloud, r Request) *Answer {
 	fail := func(code, why string) *Answer {
-		a := huaweiGateway(http.StatusUnauthorized, code, "Incorrect IAM authentication information: "+why)
-		return &a
+		return new(huaweiGateway(http.StatusUnauthorized, code, "Incorrect IAM authentication information: "+why))
 	}
 	parts := huaweiAuthorization.FindStringSubmatch(r.Header.Get("Authorization"))
 	if parts == nil {
@@ -229,8 +228,7 @@ var huaweiText = regexp.MustCompile(`^"[^"\\]{0,255}"( "[^"\\]{0,255}")*$`)
 // huaweiRefusal checks what a set is to be.
 func huaweiRefusal(r Request, body huaweiBody, z zone, there []string) *Answer {
 	fail := func(code, message string) *Answer {
-		a := huaweiFailure(http.StatusBadRequest, code, message)
-		return &a
+		return new(huaweiFailure(http.StatusBadRequest, code, message))
 	}
 	name, dotted := strings.CutSuffix(body.Name, ".")
 	switch {
@@ -326,17 +324,9 @@ func (h *huawei) remove(c *Cloud, key huaweiKey) Answer {
 	return answer
 }
 
-// huaweiSpell and huaweiRead are of values in quotes.
-func huaweiSpell(value []string) string {
-	var quoted []string
-	for _, s := range value {
-		quoted = append(quoted, `"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)+`"`)
-	}
-	return strings.Join(quoted, " ")
-}
-
 var huaweiString = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
 
+// huaweiRead is of values in quotes.
 func huaweiRead(text string) (value []string) {
 	for _, found := range huaweiString.FindAllStringSubmatch(text, -1) {
 		value = append(value, regexp.MustCompile(`\\(.)`).ReplaceAllString(found[1], "$1"))

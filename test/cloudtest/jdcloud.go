@@ -40,8 +40,7 @@ var jdAuthorization = regexp.MustCompile(`^JDCLOUD2-HMAC-SHA256 Credential=([^/]
 // the answers for a wrong signature and a used nonce are known from the vendor.
 func jdAuthorize(c *Cloud, r Request) *Answer {
 	fail := func(status int, code, message string) *Answer {
-		a := jdFailure(status, code, message+" [gw]")
-		return &a
+		return new(jdFailure(status, code, message+" [gw]"))
 	}
 	parts := jdAuthorization.FindStringSubmatch(r.Header.Get("Authorization"))
 	if parts == nil || parts[1] != c.AccessKeyID {
@@ -147,13 +146,13 @@ func jdRecords(c *Cloud, r Request, z zone) Answer {
 	var found []any
 	like := jdLike(r.Query("search"))
 	for _, record := range c.at(z.name, "", "") {
-		if like.MatchString(relativeName(record.name, z.name, "@")) {
+		if like.MatchString(relativeName(record.name, z.name)) {
 			status := "2"
 			if record.off {
 				status = "4"
 			}
 			found = append(found, map[string]any{
-				"id": record.id, "hostRecord": relativeName(record.name, z.name, "@"), "hostValue": record.content, "type": record.kind,
+				"id": record.id, "hostRecord": relativeName(record.name, z.name), "hostValue": record.content, "type": record.kind,
 				"ttl": record.ttl, "viewValue": []int{-1}, "viewName": "default", "resolvingStatus": status, "updateTime": 1583280367000,
 			})
 		}

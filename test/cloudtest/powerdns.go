@@ -143,7 +143,7 @@ func pdnsPatch(c *Cloud, r Request, z zone) Answer {
 
 // refusal checks a change as the server does.
 func (p pdnsChange) refusal(c *Cloud, z zone) *Answer {
-	fail := func(format string, args ...any) *Answer { a := pdnsError(format, args...); return &a }
+	fail := func(format string, args ...any) *Answer { return new(pdnsError(format, args...)) }
 	set := "RRset " + p.Name + " IN " + p.Type
 	switch {
 	case !strings.HasSuffix(p.Name, "."):

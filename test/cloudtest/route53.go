@@ -70,7 +70,7 @@ var r53Authorization = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=([^/]+)/
 
 // r53Authorize computes the signature from the request as it came.
 func r53Authorize(c *Cloud, r Request) *Answer {
-	fail := func(code, message string) *Answer { a := r53Failure(http.StatusForbidden, code, message); return &a }
+	fail := func(code, message string) *Answer { return new(r53Failure(http.StatusForbidden, code, message)) }
 	parts := r53Authorization.FindStringSubmatch(r.Header.Get("Authorization"))
 	if parts == nil {
 		return fail("IncompleteSignature", "Authorization header requires 'Credential', 'Signature' and 'SignedHeaders' parameters.")

@@ -39,7 +39,7 @@ var tencentAuthorization = regexp.MustCompile(`^TC3-HMAC-SHA256 Credential=([^/]
 // tencentAuthorize computes the signature from the headers and the body. There
 // is no nonce: the vendor takes a request twice.
 func tencentAuthorize(c *Cloud, r Request) *Answer {
-	fail := func(code, message string) *Answer { a := tencentFailure(code, message); return &a }
+	fail := func(code, message string) *Answer { return new(tencentFailure(code, message)) }
 	parts := tencentAuthorization.FindStringSubmatch(r.Header.Get("Authorization"))
 	if parts == nil {
 		return fail("AuthFailure.InvalidAuthorization", "Authorization in the request header is invalid.")
@@ -171,7 +171,7 @@ func tencentList(c *Cloud, p tencentCall) Answer {
 			status = "DISABLE"
 		}
 		found = append(found, map[string]any{
-			"RecordId": record.id, "Name": relativeName(record.name, z.name, "@"), "Type": record.kind, "Value": record.content,
+			"RecordId": record.id, "Name": relativeName(record.name, z.name), "Type": record.kind, "Value": record.content,
 			"TTL": record.ttl, "Line": "默认", "LineId": "0", "Status": status, "Weight": nil, "MX": 0, "Remark": "",
 		})
 	}
@@ -245,11 +245,7 @@ func tencentSpell(value []string) string {
 	if slices.Equal(readPlain(text), value) && strings.TrimSpace(text) == text && !strings.ContainsAny(text, `"\`) {
 		return text
 	}
-	var quoted []string
-	for _, s := range value {
-		quoted = append(quoted, `"`+strings.NewReplacer(`"`, `\"`, `\`, `\\`).Replace(s)+`"`)
-	}
-	return strings.Join(quoted, " ")
+	return spellQuoted(value)
 }
 
 var (

@@ -43,7 +43,7 @@ var volcAuthorization = regexp.MustCompile(`^HMAC-SHA256 Credential=([^/]+)/([0-
 // volcAuthorize computes the signature from the raw query and the headers. Any
 // region will do.
 func volcAuthorize(c *Cloud, r Request) *Answer {
-	fail := func(status int, code, message string) *Answer { a := volcFailure(status, code, message); return &a }
+	fail := func(status int, code, message string) *Answer { return new(volcFailure(status, code, message)) }
 	parts := volcAuthorization.FindStringSubmatch(r.Header.Get("Authorization"))
 	if parts == nil {
 		return fail(http.StatusUnauthorized, "MissingAuthenticationToken", "Request is missing Authentication Token.")
@@ -132,7 +132,7 @@ func volcList(c *Cloud, r Request) Answer {
 
 func volcShown(r *record) map[string]any {
 	return map[string]any{
-		"RecordID": strconv.Itoa(r.id), "Host": relativeName(r.name, r.zone, "@"), "PQDN": r.name, "FQDN": r.name + ".",
+		"RecordID": strconv.Itoa(r.id), "Host": relativeName(r.name, r.zone), "PQDN": r.name, "FQDN": r.name + ".",
 		"Type": r.kind, "Value": r.content, "TTL": r.ttl, "Line": "default", "Weight": 1, "Enable": !r.off,
 	}
 }
@@ -156,7 +156,7 @@ func volcChanged(r Request) (change volcChange, failure *Answer) {
 // volcRefusal checks what a record is to be. Beside an alias only the zone's
 // own name takes a TXT record; the code for that is not documented.
 func volcRefusal(c *Cloud, id int, name string, change volcChange) *Answer {
-	fail := func(status int, code, message string) *Answer { a := volcFailure(status, code, message); return &a }
+	fail := func(status int, code, message string) *Answer { return new(volcFailure(status, code, message)) }
 	same := c.same(name, "TXT", change.Value)
 	switch {
 	case change.Host == "":

@@ -28,8 +28,7 @@ func hookAuthorize(c *Cloud, r Request) *Answer {
 	pair, err := base64.StdEncoding.DecodeString(encoded)
 	user, password, _ := strings.Cut(string(pair), ":")
 	if !ok || err != nil || user != c.AccessKeyID || password != c.AccessKeySecret {
-		a := Answer{Status: http.StatusUnauthorized, Header: map[string]string{"Www-Authenticate": `Basic realm="bridge"`}}
-		return &a
+		return new(Answer{Status: http.StatusUnauthorized, Header: map[string]string{"Www-Authenticate": `Basic realm="bridge"`}})
 	}
 	return nil
 }

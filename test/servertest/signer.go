@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"time"
+
+	"meshddns/internal/dns"
 )
 
 // Signer signs the messages of an answer as RFC 8945, section 5.3.1, says,
@@ -48,4 +50,22 @@ func (s *Signer) Next(message []byte, signed bool) []byte {
 	message = append(slices.Clone(message), record...)
 	binary.BigEndian.PutUint16(message[10:], binary.BigEndian.Uint16(message[10:])+1)
 	return message
+}
+
+// Fails is an answer that only says that a request has failed, signed or not.
+func Fails(rcode dns.Rcode, signed bool) func(request dns.Message, answer []byte) []byte {
+	return func(request dns.Message, _ []byte) []byte {
+		m := dns.Message{ID: request.ID, Response: true, Opcode: request.Opcode, Rcode: rcode, Questions: request.Questions}
+		if !signed {
+			return m.Pack()
+		}
+		return NewSigner(macOf(request)).Next(m.Pack(), true)
+	}
+}
+
+// macOf gives the MAC of a request (RFC 8945, section 4.2).
+func macOf(m dns.Message) []byte {
+	const before = len("\x0bhmac-sha256\x00") + 6 + 2 // algorithm, time, fudge
+	data := m.Additional[len(m.Additional)-1].Data[before:]
+	return data[2 : 2+binary.BigEndian.Uint16(data)]
 }

@@ -106,8 +106,7 @@ type unit struct {
 	log   *support.Log
 
 	mu   sync.Mutex
-	cmd  *exec.Cmd     // nil: the unit is off
-	off  chan struct{} // closed by stop
+	off  chan struct{} // closed when the machine is killed; nil: the unit is off
 	done chan struct{} // closed when it is off
 	pid  atomic.Int64
 }
@@ -154,22 +153,6 @@ func (u *unit) once() {
 	u.pid.Store(0)
 	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	fmt.Fprintf(u.log, "== %.2f: %s of %s ended: %v\n", boottime().Seconds(), u.name, u.m.name, err)
-}
-
-// stop ends the unit for good.
-func (u *unit) stop() {
-	u.mu.Lock()
-	off, done := u.off, u.done
-	u.off = nil
-	u.mu.Unlock()
-	if off == nil {
-		return
-	}
-	close(off)
-	if pid := u.pid.Load(); pid != 0 {
-		syscall.Kill(-int(pid), syscall.SIGKILL)
-	}
-	<-done
 }
 
 // awake returns when the machine is not paused.

@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -120,6 +121,9 @@ func again(t *testing.T, name string, variables ...string) (out string, err erro
 	cmd := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
 		"sh", "-c", `"$@"; exit $?`, "sh", os.Args[0], "-test.run=^"+strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^")+"$", "-test.v", "-test.timeout="+left.String())
 	cmd.Env = append(append(os.Environ(), mark+"="+name), variables...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // which the kernel sends when this thread ends
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	text, err := cmd.CombinedOutput()
 	return string(text), err
 }
@@ -180,6 +184,12 @@ func (w *world) tell() {
 	for _, m := range w.machines() {
 		for _, u := range m.units {
 			tail(m.name+"'s "+u.name, u.log.String())
+		}
+		if keep := os.Getenv("MESHDDNS_STANDBY_KEEP"); keep != "" { // a folder for the disks and logs of a history that failed
+			run(w.t, "cp -a "+m.disk+" "+filepath.Join(keep, m.name))
+			for _, u := range m.units {
+				support.WriteFile(w.t, filepath.Join(keep, m.name+"-"+u.name+".log"), u.log.String())
+			}
 		}
 	}
 	if w.etcd != nil {

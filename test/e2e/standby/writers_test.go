@@ -301,6 +301,9 @@ func (w *world) look(m *machine) (e end, err error) {
 	}
 	e = end{values: map[string]int{}, wanted: map[string]string{}, standing: map[string]string{}}
 	for _, u := range list.Data {
+		if u.Publish.State == "withdrawing" && u.Publish.Value == "" { // deleted: the prefix is free after a second look
+			continue
+		}
 		one := struct{ Data *usage }{&u} // the list does not have its endpoints
 		if r, err := s.ask("GET", usagesPath+"/"+u.ID, ""); err != nil || json.Unmarshal([]byte(r.body), &one) != nil {
 			return e, fmt.Errorf("GET a usage: %d %s %w", r.status, r.body, err)
@@ -308,9 +311,6 @@ func (w *world) look(m *machine) (e end, err error) {
 		_, port, _ := strings.Cut(strings.Join(u.Endpoints, " "), "203.0.113.7:")
 		e.values[u.Prefix], _ = strconv.Atoi(port)
 		e.wanted[map[string]string{"far": "provider ", "near": "secondary "}[u.Service]+u.Name] = u.Publish.Value
-		if u.Publish.State == "withdrawing" && u.Publish.Value == "" { // the change that was to free it has failed: a client asks again
-			continue
-		}
 		if u.Publish.State != "published" || !strings.HasSuffix(u.Publish.Value, "203.0.113.7:"+port) {
 			err = fmt.Errorf("%s has %q, and is %s with %q: %s", u.Name, port, u.Publish.State, u.Publish.Value, u.Publish.Error)
 		}
