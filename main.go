@@ -521,6 +521,7 @@ func guarded(c settings.Settings, s *server, routes http.Handler) web.Handlers {
 // listenNodes listens on all addresses of the nodes' listener or on none.
 func (p *program) listenNodes(inherited []net.Listener, fence web.Fence) (*lease.Listener, error) {
 	c := p.settings
+	fence.Durable = nil // a renewal never waits for it
 	routes := lease.NewNodes(lease.ListenerConfig{
 		Leases: p.leases, Proxies: c.Proxies, Listed: p.store.ledger.Listed, Broken: broken, Fence: fence, Log: p.log,
 		Doors: acme.Calls(acme.Config{Leases: p.leases, Expect: p.engine.Expect, Taken: p.secondaries.Taken}),

@@ -3,7 +3,7 @@ _meshddns() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
   local candidates=()
   case ${before/#--/-} in
-    -db | -token-file | -seal-key | -tls-cert | -tls-key | -tls-client-ca | -provision) mapfile -t candidates < <(compgen -f -- "$word") ;;
+    -db | -token-file | -seal-key | -term | -replica-socket | -tls-cert | -tls-key | -tls-client-ca | -provision) mapfile -t candidates < <(compgen -f -- "$word") ;;
     -language) candidates=(zh en) ;;
     -log-format) candidates=(text json) ;;
     -ipv4 | -ipv6) candidates=(auto none interface: file: url:https://) ;;

@@ -6,7 +6,7 @@ complete -c meshddns -f
 for line in (__meshddns_flags)
     set -l flag (string split -m 1 \t -- $line)
     switch $flag[1]
-        case db token-file seal-key tls-cert tls-key tls-client-ca provision
+        case db token-file seal-key term replica-socket tls-cert tls-key tls-client-ca provision
             complete -c meshddns -o $flag[1] -d "$flag[2]" -rF
         case language
             complete -c meshddns -o $flag[1] -d "$flag[2]" -xa 'zh en'

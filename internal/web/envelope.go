@@ -138,9 +138,12 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...stri
 			r = r.WithContext(r.Context())
 			r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
 		}
-		result, err := Reply{}, error(TooLarge)
+		result, waits, err := Reply{}, false, error(TooLarge)
 		if r.ContentLength <= MaxBody {
-			if err = known(r, flags); err == nil {
+			if r, waits, err = a.Fence.take(r); err == nil {
+				err = known(r, flags)
+			}
+			if err == nil {
 				result, err = Attempt(answer, r)
 			}
 		}
@@ -149,6 +152,9 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...stri
 			a.Refused(r, err)
 		case result.Audit == Audited, result.Audit == AuditByMethod && changes(r):
 			a.audit(r, result, err)
+		}
+		if err == nil && waits {
+			err = a.Fence.wait(r.Context())
 		}
 		if err != nil {
 			a.Refuse(w, r, err)
@@ -348,18 +354,17 @@ func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
-	r, waits, err := a.Fence.enter(r)
 	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
 	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
 	defer a.rescue(counted, r)
-	if err != nil {
-		counted.status = FailureOf(err, nil).Status
-		a.Refuse(w, r, err)
+	if a.Fence.over() {
+		counted.status = http.StatusServiceUnavailable
+		a.Refuse(w, r, Fail(msg.TermOver))
 		return
 	}
 	f := notFound
 	if strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(path.Clean(r.URL.Path), "/") {
-		if mux.ServeHTTP(&fenced{ResponseWriter: counted, adapter: a, request: r, waits: waits}, r); r.Pattern != "" {
+		if mux.ServeHTTP(&fenced{ResponseWriter: counted, adapter: a, request: r}, r); r.Pattern != "" {
 			return
 		}
 		allow := w.Header().Get("Allow")

@@ -28,11 +28,8 @@ const (
 // mayWait are the methods with the flag.
 var mayWait = []string{http.MethodPost, http.MethodPatch, http.MethodDelete}
 
-// enter refuses a request after the end of the term. It takes the flag out of the query, and reports whether it was set.
-func (f Fence) enter(r *http.Request) (_ *http.Request, waits bool, err error) {
-	if f.over() {
-		return r, false, Fail(msg.TermOver)
-	}
+// take takes the flag out of the query of a change, and reports whether it was set.
+func (f Fence) take(r *http.Request) (_ *http.Request, waits bool, err error) {
 	if r.URL.RawQuery == "" || !slices.Contains(mayWait, r.Method) {
 		return r, false, nil
 	}
@@ -51,31 +48,25 @@ func (f Fence) enter(r *http.Request) (_ *http.Request, waits bool, err error) {
 	return r, waits, err
 }
 
-// leave returns why a request that was answered with a status gets a refusal instead. What it changed stays.
-func (f Fence) leave(ctx context.Context, waits bool, status int) error {
-	var err error
-	if waits && status < http.StatusMultipleChoices {
-		limit, cancel := WithPatience(ctx, time.Now().Add(durableTime))
-		defer cancel()
-		if err = f.Durable(limit); err != nil {
-			err = &Failure{Status: http.StatusGatewayTimeout, ID: msg.NotReplicated, Cause: err}
-			if context.Cause(limit) == ErrCrowded {
-				err = Fail(msg.TooManyWaiting)
-			}
-		}
+// wait waits for Durable after a change, which stays also if wait returns an error.
+func (f Fence) wait(ctx context.Context) error {
+	limit, cancel := WithPatience(ctx, time.Now().Add(durableTime))
+	defer cancel()
+	err := f.Durable(limit)
+	switch {
+	case err != nil && context.Cause(limit) == ErrCrowded:
+		return Fail(msg.TooManyWaiting)
+	case err != nil && !f.over():
+		return &Failure{Status: http.StatusGatewayTimeout, ID: msg.NotReplicated, Cause: err}
 	}
-	if f.over() {
-		err = Fail(msg.TermOver)
-	}
-	return err
+	return nil // else the answer says that the term is over
 }
 
-// fenced asks Fence.leave before the header of an answer.
+// fenced replaces an answer whose header comes after the end of the term.
 type fenced struct {
 	http.ResponseWriter
 	adapter Adapter
 	request *http.Request
-	waits   bool
 	begun   bool
 	refused bool // the answer is dropped
 }
@@ -83,10 +74,9 @@ type fenced struct {
 func (w *fenced) WriteHeader(status int) {
 	if !w.begun && status >= http.StatusOK { // the header of the answer itself
 		w.begun = true
-		if err := w.adapter.Fence.leave(w.request.Context(), w.waits, status); err != nil {
-			w.refused = true
+		if w.refused = w.adapter.Fence.over(); w.refused {
 			clear(w.Header())
-			w.adapter.Refuse(w.ResponseWriter, w.request, err)
+			w.adapter.Refuse(w.ResponseWriter, w.request, Fail(msg.TermOver))
 		}
 	}
 	if !w.refused {

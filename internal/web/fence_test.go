@@ -42,6 +42,7 @@ func fence(t *testing.T) *fencedRoutes {
 		}, Durable: func(ctx context.Context) error { return f.durable(ctx) }},
 	}
 	f.mux.Handle("/json", f.adapter.Handle(func(r *http.Request) (Reply, error) { return Reply{Data: r.URL.RawQuery}, nil }))
+	f.mux.Handle("/flags", f.adapter.Handle(func(r *http.Request) (Reply, error) { return Reply{Data: r.URL.RawQuery}, nil }, "a"))
 	f.mux.Handle("/late", f.adapter.Handle(func(*http.Request) (Reply, error) { f.over.Store(true); return Reply{Data: "secret"}, nil }))
 	f.mux.Handle("/wrong", f.adapter.Handle(func(*http.Request) (Reply, error) { return Reply{}, Fail("service_exists") }))
 	f.mux.HandleFunc("/page", func(w http.ResponseWriter, _ *http.Request) {
@@ -160,8 +161,10 @@ func TestDurable(t *testing.T) {
 		asked   int
 	}{
 		{"POST /json?durable=1", nil, `200  {"data":""`, 1},
-		{"PATCH /query?durable=1&a=b", nil, `200  a=b`, 1},
-		{"DELETE /query?a=b&durable=1", nil, `200  a=b`, 1},
+		{"PATCH /flags?durable=1&a=b", nil, `200  {"data":"a=b"`, 1},
+		{"DELETE /flags?a=b&durable=1", nil, `200  {"data":"a=b"`, 1},
+		{"DELETE /flags?c=b&durable=1", nil, `400 query_invalid`, 0},
+		{"PUT /flags?durable=1", nil, `400 query_invalid`, 0},
 		{"POST /json?durable=0", nil, `200  {"data":""`, 0},
 		{"POST /json", nil, `200  {"data":""`, 0},
 		{"PUT /query?durable=1", nil, `200  durable=1`, 0},
@@ -204,7 +207,8 @@ func TestDurable(t *testing.T) {
 	}
 	f := fence(t)
 	f.adapter.Fence.Durable = nil
-	if got := f.ask("POST", "/json?durable=1"); !strings.HasPrefix(got, "400 ") {
+	f.mux.Handle("/alone", f.adapter.Handle(func(*http.Request) (Reply, error) { return Reply{}, nil }))
+	if got := f.ask("POST", "/alone?durable=1"); !strings.HasPrefix(got, "400 ") {
 		t.Errorf("without a replica: %s", got)
 	}
 }
@@ -214,11 +218,11 @@ func TestDurableCrowded(t *testing.T) {
 	crowded, end := context.WithCancelCause(t.Context())
 	end(ErrCrowded)
 	f := Fence{Durable: func(ctx context.Context) error { return ctx.Err() }}
-	if err := f.leave(crowded, true, http.StatusCreated); err == nil || FailureOf(err, nil).ID != msg.TooManyWaiting {
+	if err := f.wait(crowded); err == nil || FailureOf(err, nil).ID != msg.TooManyWaiting {
 		t.Error(err)
 	}
 	f.Durable = func(context.Context) error { return nil }
-	if err := f.leave(crowded, true, http.StatusCreated); err != nil {
+	if err := f.wait(crowded); err != nil {
 		t.Error(err)
 	}
 }

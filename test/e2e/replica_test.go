@@ -328,6 +328,50 @@ func TestReplicaBesideCheckpoints(t *testing.T) {
 	t.Logf("%d changes, the WAL began %d times or more, %d copies while it went on", changes.Load(), len(logs), seen)
 }
 
+// While Litestream does not run, no commit begins the WAL anew: else Litestream goes on in the new one, and its copy lacks what it has
+// not read of the old one.
+func TestReplicaAfterDeath(t *testing.T) {
+	notShort(t)
+	support.Need(t, "litestream")
+	t.Parallel()
+	at := newReplicaPlaces(t)
+	litestream := at.replicate(t)
+	p := start(t, "-db", at.db(), "-ipv4", "none", "-ipv6", "none")
+	p.configure("manual", "tcp://203.0.113.7:1")
+	id := p.call(200, "POST", usagesPath, `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"a","network_id":1}`).field("id")
+	change := func(n int) {
+		p.call(200, "PATCH", usagesPath+"/"+id, fmt.Sprintf(`{"description":"%0200d"}`, n))
+	}
+	equal := func() bool {
+		path, err := at.restore(t, fmt.Sprintf("compared-%d", time.Now().UnixNano()))
+		if err != nil {
+			return false // there is no copy yet
+		}
+		defer os.Remove(path)
+		return maps.Equal(tables(t, path), tables(t, at.db()))
+	}
+	for n := range 40 {
+		change(n)
+	}
+	p.eventually("the replica equals the database", equal)
+	support.Kill(litestream)
+	wal := func() []byte {
+		text, err := os.ReadFile(at.db() + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	salts := string(wal()[16:24])
+	const pages = 1500 // with which the program would checkpoint without a copy
+	for n := 0; string(wal()[16:24]) == salts && len(wal()) < pages*4096; n++ {
+		change(n)
+	}
+	change(-1)
+	at.replicate(t)
+	p.eventually("the replica equals the database again", equal)
+}
+
 // tables gives a digest of the rows of each table of a database.
 func tables(t *testing.T, path string) map[string]string {
 	t.Helper()

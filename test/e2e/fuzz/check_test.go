@@ -184,6 +184,8 @@ func (o *operation) queryFault(text string) string {
 			continue
 		case len(values) > 1 && p.flag:
 			return p.name + " is given twice"
+		case p.name == durable && (values[0] == "1" || values[0] == "true"):
+			return "there is no replica"
 		}
 		if err := p.schema.Validate(any(values[0])); err != nil {
 			return fmt.Sprintf("%s=%q", p.name, values[0])

@@ -172,6 +172,9 @@ func (g *generator) oddTarget(target string) string {
 	return target + pick(g, "%zz", "%", "%2", "%00")
 }
 
+// durable is the flag that needs a replica, which the program does not have here.
+const durable = "durable"
+
 // query writes the parameters, most of them as the document wants.
 func (g *generator) query(o *operation) string {
 	var parts []string
@@ -183,6 +186,9 @@ func (g *generator) query(o *operation) string {
 		var literal string
 		if t := text(g.value(p.shape, p.name)); strings.HasPrefix(t, `"`) {
 			value = unquoted(t)
+		}
+		if p.name == durable && g.chance(90) { // with another value it is refused, and nothing else is looked at
+			value = pick(g, "0", "false")
 		}
 		if g.chance(8) {
 			value = pick(g, "", "2", "yes", "TRUE", "-1", "1001", "01", "+5", " 1", "99999999999999999999", "1e3", "\x00", "文", strings.Repeat("9", 3000), "pending", "'")
