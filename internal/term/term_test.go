@@ -49,6 +49,13 @@ func (d *desk) put(g grant) {
 	support.Must(d.t, os.Rename(d.path+".new", d.path))
 }
 
+// replace puts in the place of the file what was made beside it.
+func (d *desk) replace(made error) {
+	d.t.Helper()
+	support.Must(d.t, made)
+	support.Must(d.t, os.Rename(d.path+".new", d.path))
+}
+
 func (d *desk) remove() {
 	d.t.Helper()
 	support.Must(d.t, os.RemoveAll(d.path))
@@ -287,8 +294,8 @@ func TestEnds(t *testing.T) {
 		"another boot":        {5 * time.Second, func(d *desk) { d.put(grant{Term: 7, Until: 1100, BootID: "c"}) }, 1005},
 		"too far":             {5 * time.Second, func(d *desk) { d.put(grant{Term: 7, Until: 5000}) }, 1010},
 		"no JSON":             {5 * time.Second, func(d *desk) { support.WriteFile(d.t, d.path, "x") }, 1010},
-		"a folder":            {5 * time.Second, func(d *desk) { d.remove(); support.Must(d.t, os.Mkdir(d.path, 0o700)) }, 1010},
-		"a FIFO":              {5 * time.Second, func(d *desk) { d.remove(); support.Must(d.t, syscall.Mkfifo(d.path, 0o600)) }, 1010},
+		"a folder":            {5 * time.Second, func(d *desk) { d.replace(os.Symlink("/", d.path+".new")) }, 1010},
+		"a FIFO":              {5 * time.Second, func(d *desk) { d.replace(syscall.Mkfifo(d.path+".new", 0o600)) }, 1010},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
