@@ -367,6 +367,7 @@ func TestReplicaAfterDeath(t *testing.T) {
 	for n := 0; string(wal()[16:24]) == salts && len(wal()) < pages*4096; n++ {
 		change(n)
 	}
+	t.Logf("the WAL began anew: %t, %d pages", string(wal()[16:24]) != salts, len(wal())/4096)
 	change(-1)
 	at.replicate(t)
 	p.eventually("the replica equals the database again", equal)
