@@ -156,7 +156,7 @@ type mistake struct{ file, old, new string }
 
 var controls = []control{
 	{name: "nothing after the fsync looks at the clock", story: "paused in a commit", finds: `two writers`, program: []mistake{
-		{"internal/web/fence.go", "	if f.over() {\n		err = Fail(msg.TermOver)\n	}\n	return err", "	return err"},
+		{"internal/web/fence.go", "w.refused = w.adapter.Fence.over()", "w.refused = false"},
 	}},
 	{name: "one replica path for all terms", story: "Litestream goes on after a pause, without its agent", finds: `a lost write|no machine acknowledges`, agent: []mistake{
 		{"", "REPLICA_TERM=$1 exec", "REPLICA_TERM=1 exec"},
