@@ -382,9 +382,7 @@ var built string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("test.parallel", "4") // they mostly wait
-	flag.Parse()
-	flag.Set("test.parallel", "4") // these tests mostly wait
+	flag.Set("test.parallel", "8") // these tests mostly wait
 	var err error
 	if built, err = os.MkdirTemp("", "standby-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
