@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -149,10 +150,10 @@ func TestStandby(t *testing.T) {
 		}
 	}
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
-	asked := 0
+	var asked atomic.Int64
 	ask := func(to *program, status int, code, method, path string, header ...string) {
 		a, err := to.try(method, path, "[", append(header, "Accept-Language", "en")...)
-		asked++
+		asked.Add(1)
 		if err != nil || a.status != status || a.header.Get("X-Error-Code") != code {
 			t.Errorf("%s %s %q at %s: %d %s, %v, want %d %s", method, path, header, to.http, a.status, a.body, err, status, code)
 		} else if body := `{"error":"this machine is a standby: ask the other one"}` + "\n"; code == "standby" && method != "HEAD" && a.body != body {
@@ -199,7 +200,7 @@ func TestStandby(t *testing.T) {
 			ask(m.nodes, 503, "standby", method, path)
 		}
 	}
-	t.Logf("%d requests", asked)
+	t.Logf("%d requests", asked.Load())
 	for _, query := range [][]string{{"mesh.example.com", "SOA"}, {"mesh.example.com", "SOA", "+tcp"}, {"x.catalog.invalid", "PTR"}, {"version.bind", "TXT", "CH", "+tcp"}, {".", "NS"}} {
 		if got := m.dig(query...); !strings.Contains(got, "status: REFUSED") {
 			t.Errorf("dig %q: %s", query, got)
