@@ -13,7 +13,7 @@ import (
 	"meshddns/test/support"
 )
 
-// deafSocket is a socket at which nobody answers.
+// deafSocket is a socket that accepts and never answers.
 func deafSocket(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "silent")
