@@ -71,6 +71,7 @@ type generator struct {
 	services []string // whose id the program has chosen, and that are not deleted
 	leases   []lease  // that were given, and not ended
 	networks uint64
+	only     []*operation // if there are any, no others are asked for
 }
 
 type lease struct{ usage, id string }

@@ -102,6 +102,9 @@ func (r *request) encode(g *generator, body string) {
 // operation picks one. What takes long, or makes much to list, is asked for less often, and
 // what was made goes again: else memory would grow with what is stored.
 func (g *generator) operation() *operation {
+	if len(g.only) > 0 {
+		return pick(g, g.only...)
+	}
 	for i, made := range [][]string{g.usages, g.services} {
 		if len(made) > most && g.chance(40) {
 			if remove := g.d.route("DELETE", "/api/v1/ddns/"+[]string{"usages", "services"}[i]+"/x"); remove != nil {
