@@ -281,8 +281,8 @@ func TestFuzzerFinds(t *testing.T) {
 	}
 	for _, change := range [][]string{
 		{`"enum": ["auto", "custom"]`, `"enum": ["custom"]`},
-		{`"enum": ["service_exists"]`, `"enum": ["service_in_use"]`},
-		{`"network_name": {"type": "string", "description"`, `"network_name": {"type": "string", "maxLength": 1, "description"`},
+		{`"enum": ["unknown_usage"]`, `"enum": ["service_in_use"]`},
+		{`"Time": {"type": "string", "description"`, `"Time": {"type": "string", "maxLength": 1, "description"`},
 		{`"count": {"type": "integer"`, `"count": {"type": "string"`},
 		{`"is_occupied": {"type": "boolean"}`, `"is_occupied": {"const": false}`},
 		{`/api/v1/ddns/providers"`, `/api/v1/ddns/vendors"`},
