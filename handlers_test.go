@@ -700,9 +700,9 @@ func withoutSecrets(body string) string {
 	return strings.NewReplacer(`"access_key_secret":"`+bodySecret+`"`, "", `\"api_token\":\"`+bodySecret+`\"`, "").Replace(body)
 }
 
-// exchangeOf asks the routes, for a second at most: a provider is not waited for.
+// exchangeOf asks the routes, for a while at most: a provider is not waited for.
 func exchangeOf(routes http.Handler, method, path, body string) *httptest.ResponseRecorder {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	w := httptest.NewRecorder()
 	routes.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body)))

@@ -41,7 +41,10 @@ func exchangeUDP(ctx context.Context, server string, message []byte) ([]byte, er
 	}
 	defer release()
 	for range udpTries {
-		answer, err := tryUDP(ctx, conn, message)
+		answer, err := tryUDP(conn, message)
+		if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+			<-ctx.Done() // any moment now, and no message is sent after it
+		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -53,12 +56,8 @@ func exchangeUDP(ctx context.Context, server string, message []byte) ([]byte, er
 	return nil, msg.Errorf("no answer from %s: %w", server, context.DeadlineExceeded)
 }
 
-func tryUDP(ctx context.Context, conn net.Conn, message []byte) ([]byte, error) {
-	deadline := time.Now().Add(udpTry)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
-	if err := conn.SetReadDeadline(deadline); err != nil {
+func tryUDP(conn net.Conn, message []byte) ([]byte, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(udpTry)); err != nil {
 		return nil, err
 	}
 	if _, err := conn.Write(message); err != nil {

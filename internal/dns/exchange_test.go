@@ -83,7 +83,7 @@ func serveTCP(t *testing.T, listener net.Listener, serve func(net.Conn)) (addres
 
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // Every wait is bounded.
-const bookPatience = 30 * time.Second
+const bookPatience = time.Minute
 
 // teller answers with an address, as the services on the web do; "" is a fault.
 type teller struct {

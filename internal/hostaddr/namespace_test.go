@@ -20,7 +20,7 @@ import (
 const insideNamespace = "HOSTADDR_TEST_INSIDE_NAMESPACE"
 
 // patience is how long a test waits for what it has caused.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // inNamespace runs the calling test again, as a process in a new network namespace. There, it returns true.
 func inNamespace(t *testing.T) bool {

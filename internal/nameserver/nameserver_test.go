@@ -141,7 +141,7 @@ func startWith(t testing.TB, config Config, backend Backend, change ...func(*Ser
 }
 
 // patience bounds every wait of a test for something that must come.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func dial(t testing.TB, network, address string) net.Conn {
 	t.Helper()

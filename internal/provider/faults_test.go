@@ -17,6 +17,7 @@ import (
 
 	"meshddns/internal/provider"
 	"meshddns/test/cloudtest"
+	"meshddns/test/support"
 )
 
 // wantKind checks the kind and the text of a failure, which must not contain the secret.
@@ -257,7 +258,7 @@ func testWrongAnswer(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
 // because the client would then take another one.
 func testWrongZone(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
 	t.Helper()
-	limit := 5 * time.Second
+	limit := support.Limit
 	if wrong.name == "none" {
 		limit = 50 * time.Millisecond
 	}

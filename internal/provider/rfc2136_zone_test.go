@@ -402,7 +402,7 @@ func TestRFC2136Transfer(t *testing.T) {
 	for name, test := range transferCases(t) {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, test.server.start(t), servertest.Key, servertest.Secret)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), support.Limit)
 			if test.server.silent {
 				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 			}

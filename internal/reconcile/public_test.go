@@ -56,7 +56,7 @@ func TestSees(t *testing.T) {
 	public, nobody := publicAt(t, s.Addr), publicAt(t, support.FreeAddress(t))
 	value := provider.Value{"existing value"}
 	see := func(p Public, a provider.Authority, zone, name string, v provider.Value) provider.Kind {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), support.Limit)
 		defer cancel()
 		return provider.KindOf(p.sees(ctx, a, zone, name, v))
 	}
@@ -74,6 +74,9 @@ func TestSees(t *testing.T) {
 		{"not delegated", public, provider.Authority{}, "keep." + servertest.Zone, value, NotDelegated},
 		{"no resolver", nobody, provider.Authority{}, servertest.Zone, value, NoResolver},
 	} {
+		if test.public.Patience = support.Limit; test.want == ValueMissing {
+			test.public.Patience = 2 * lookupTime // is waited for
+		}
 		if got := see(test.public, test.authority, test.zone, "keep."+servertest.Zone, test.value); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}

@@ -83,7 +83,7 @@ func TestTaken(t *testing.T) {
 		done := make(chan bool)
 		go func() { done <- w.taken("example.com", support.Limit) }()
 		w.fetch(p, "example.com", serial)
-		if !<-done || !w.taken("example.com", time.Millisecond) {
+		if !<-done || !w.taken("example.com", support.Limit) {
 			t.Errorf("version %d is fetched, and not taken", serial)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // kinds opens one socket of each kind that a unit can ask for, by a word.
@@ -175,7 +177,7 @@ func child(t *testing.T, pid string, names string, files ...*os.File) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), support.Limit)
 	defer cancel()
 	command := exec.CommandContext(ctx, "sh", "-c", "LISTEN_PID="+pid+` exec "$0"`, program)
 	command.Env = append(os.Environ(), childVariable+"=1", fmt.Sprintf("LISTEN_FDS=%d", len(files)), "LISTEN_FDNAMES="+names)
@@ -195,7 +197,7 @@ func TestInheritedByProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer address.Close()
-	conn, err := net.DialTimeout("tcp", address.Addr().String(), 10*time.Second) // waits in the queue for the start
+	conn, err := net.DialTimeout("tcp", address.Addr().String(), support.Limit) // waits in the queue for the start
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +205,7 @@ func TestInheritedByProcess(t *testing.T) {
 	if got := child(t, "$$", "http:dns:dns", files["tcp"], files["tcp"], files["udp"]); got != "1 1 1 [0 0]" {
 		t.Errorf("the process says %q", got)
 	}
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(support.Limit))
 	buffer := make([]byte, 5)
 	if _, err := conn.Read(buffer); err != nil || string(buffer) != "hello" {
 		t.Errorf("%q, %v", buffer, err)

@@ -278,7 +278,7 @@ func (h *outageHouse) run() error {
 // ask makes a request that must have one of some statuses.
 func (h *outageHouse) ask(method, path, body string, statuses ...int) (answer, error) {
 	began := time.Now()
-	a, err := h.p.try(method, path, body, "Accept-Language", "en")
+	a, err := h.p.ask(method, path, body, "Accept-Language", "en")
 	if err != nil {
 		return a, fmt.Errorf("%s %s: %w", method, path, err)
 	}

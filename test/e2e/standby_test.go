@@ -152,7 +152,7 @@ func TestStandby(t *testing.T) {
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
 	var asked atomic.Int64
 	ask := func(to *program, status int, code, method, path string, header ...string) {
-		a, err := to.try(method, path, "[", append(header, "Accept-Language", "en")...)
+		a, err := to.ask(method, path, "[", append(header, "Accept-Language", "en")...)
 		asked.Add(1)
 		if err != nil || a.status != status || a.header.Get("X-Error-Code") != code {
 			t.Errorf("%s %s %q at %s: %d %s, %v, want %d %s", method, path, header, to.http, a.status, a.body, err, status, code)

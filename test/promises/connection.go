@@ -159,7 +159,7 @@ func (suite publishing) TestWriteTestSees(t *testing.T) {
 			place := servertest.Server{Name: s.Name, Addr: servertest.Relay(t, s.Addr, test.handle)}
 			h := suite.newHost(t, place)
 			c := dnsConfiguration(place)
-			ctx, cancel := context.WithTimeout(t.Context(), support.Paced(2*time.Second))
+			ctx, cancel := context.WithTimeout(t.Context(), support.Limit)
 			defer cancel()
 			if got := itemsText(h.test(ctx, c, true)); !strings.HasSuffix(got, test.want) {
 				t.Errorf("%s, want %s", got, test.want)

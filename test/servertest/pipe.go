@@ -25,9 +25,9 @@ func newUpdates() *pipe {
 	return &pipe{args: []string{"nsupdate", "-v", "-y", "hmac-sha256:" + Key + ":" + Secret}}
 }
 
-// newQuestions returns dig for a server.
+// newQuestions returns dig for a server. dig counts its time from the answer before, not from the question.
 func newQuestions(host, port string) *pipe {
-	return &pipe{args: []string{"dig", "@" + host, "-p", port, "+tcp", "+time=20", "+norecurse", "+noall", "+answer", "+stats", "-f", "-"}}
+	return &pipe{args: []string{"dig", "@" + host, "-p", port, "+tcp", "+time=600", "+norecurse", "+noall", "+answer", "+stats", "-f", "-"}}
 }
 
 // ask writes lines, and returns those of the program up to the first that is the last one.

@@ -92,7 +92,7 @@ type setup struct {
 var clients = []string{"nsupdate", "dig"}
 
 const (
-	startTime  = 15 * time.Second // until a server must answer
+	startTime  = support.Patience // until a server must answer
 	stopTime   = 5 * time.Second  // until a server that does not stop is killed
 	startTries = 3                // a free port can be taken before the server has it
 	pollTime   = 10 * time.Millisecond

@@ -9,7 +9,7 @@ import (
 
 const (
 	// Limit is how long a wait may take on an idle machine.
-	Limit = 30 * time.Second
+	Limit = time.Minute
 	// Slowest is the highest pace, so that a wait ends on a machine that only swaps.
 	Slowest = 8
 	// idleWork is how long toil takes on an idle core of 2023.
