@@ -240,6 +240,7 @@ func TestNotify(t *testing.T) {
 		return well.last.Load() == 8 && deaf.last.Load() == 8 && hostile.last.Load() == 8
 	})
 	w.fetch(well, "example.com", 8)
+	support.Eventually(t, support.Limit, "no message is under way", func() bool { return !w.Find("well").follower.state("example.com").busy })
 	heard := well.heard.Load()
 	support.Eventually(t, support.Limit, "the peers that have not fetched are told again", func() bool { return deaf.heard.Load() >= 3 && hostile.heard.Load() >= 3 })
 	if s := w.state(well, "example.com"); s.Fetched == nil || *s.Fetched != 8 || s.Lag != 0 || s.Error != "" || well.heard.Load() != heard {

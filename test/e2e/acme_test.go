@@ -526,7 +526,7 @@ func TestChallengeProviderDown(t *testing.T) {
 	}
 	proxy := httputil.NewSingleHostReverseProxy(api)
 	proxy.ErrorLog = silent
-	w := &way{t: t, address: support.FreeAddress(t), proxy: proxy}
+	w := newWay(t, proxy)
 	at := atBuiltin(t).elsewhere(s.Addr, fmt.Sprintf(`"provider":"powerdns","access_key_id":"localhost","access_key_secret":%q,"endpoint":"http://%s"`, s.APIKey, w.address))
 	h := at.holds(t, startPebble(t, s.Addr), "down", s.Addr)
 	value := strings.Repeat("v", 43)

@@ -12,8 +12,8 @@ import (
 	"meshddns/test/support"
 )
 
-// soon is how long a changed address may take until it is in DNS, without polling.
-const soon = 2 * time.Second
+// soon is how long a changed address may take until it is in DNS: less than the 10 s for which a web service is waited for.
+const soon = 8 * time.Second
 
 // Addresses of named interfaces are in DNS soon after they change, though a web service hangs and the next look by the
 // clock is an hour away. Addresses that end soon are never taken. Each source has its verdict.

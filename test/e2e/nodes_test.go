@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"meshddns/test/cloudtest"
@@ -154,8 +155,22 @@ type way struct {
 	t       *testing.T
 	address string
 	proxy   http.Handler
+	socket  *os.File
 	server  *http.Server
 	held    sync.RWMutex
+}
+
+// newWay takes a port, which refuses connections until the way is open.
+func newWay(t *testing.T, proxy http.Handler) *way {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	support.Must(t, err)
+	socket := os.NewFile(uintptr(fd), "way")
+	t.Cleanup(func() { socket.Close() })
+	support.Must(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	taken, err := syscall.Getsockname(fd)
+	support.Must(t, err)
+	return &way{t: t, address: fmt.Sprint("127.0.0.1:", taken.(*syscall.SockaddrInet4).Port), proxy: proxy, socket: socket}
 }
 
 // serviceAt makes the service "cloud" at a cloud, to which the way is closed.
@@ -165,7 +180,7 @@ func (p *program) serviceAt(cloud *cloudtest.Cloud, provider string) *way {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	w := &way{t: p.t, address: support.FreeAddress(p.t), proxy: httputil.NewSingleHostReverseProxy(target)}
+	w := newWay(p.t, httputil.NewSingleHostReverseProxy(target))
 	p.call(200, "PUT", servicesPath+"cloud", fmt.Sprintf(`{"name":"Cloud","config":{"domain":%q,"provider":%q,"endpoint":"http://%s","access_key_id":%q,"access_key_secret":%q}}`,
 		cloudtest.Zone, provider, w.address, cloud.AccessKeyID, cloud.AccessKeySecret))
 	return w
@@ -173,10 +188,9 @@ func (p *program) serviceAt(cloud *cloudtest.Cloud, provider string) *way {
 
 func (w *way) open() {
 	w.t.Helper()
-	l, err := net.Listen("tcp", w.address)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	support.Must(w.t, syscall.Listen(int(w.socket.Fd()), syscall.SOMAXCONN))
+	l, err := net.FileListener(w.socket)
+	support.Must(w.t, err)
 	w.server = &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.held.RLock()
 		defer w.held.RUnlock()

@@ -56,6 +56,15 @@ func prepared(t *testing.T, args ...string) *member {
 func (m *member) begin() *member {
 	m.t.Helper()
 	support.Start(m.t, m.cmd)
+	m.eventually("the member has started", func() bool { return strings.Contains(m.log.String(), "msg=standby ") || support.Ended(m.cmd) })
+	if strings.Contains(m.log.String(), "address already in use") { // another process took the port meanwhile
+		words, address := slices.Clone(m.cmd.Args), support.FreeAddress(m.t)
+		words[slices.Index(words, m.dns)], m.dns = address, address
+		m.log.Take()
+		next := exec.Command(words[0], words[1:]...)
+		next.Env, next.Stderr, m.cmd = m.cmd.Env, m.log, next
+		return m.begin()
+	}
 	m.logged("msg=standby ")
 	found := standbyAt.FindStringSubmatch(m.log.String())
 	listen := strings.Split(found[1], ",")
