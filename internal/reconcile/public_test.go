@@ -87,6 +87,7 @@ func TestSees(t *testing.T) {
 func TestSeesLate(t *testing.T) {
 	s := servertest.BIND(t)
 	public := publicAt(t, s.Addr)
+	public.Patience = support.Limit
 	waits := make(chan struct{})
 	dial := public.Resolver.Dial
 	var once bool

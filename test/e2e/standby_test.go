@@ -372,6 +372,15 @@ func (m *member) half(text, rest string) (finish func() string) {
 // that are under way are told, and the program ends with status 0.
 func TestTermEnds(t *testing.T) {
 	t.Parallel()
+	for try := 1; !termEnds(t); try++ {
+		if t.Logf("a header takes longer than its time, and is not under way when the term ends"); try == 5 {
+			t.Fatal("the machine is too slow")
+		}
+	}
+}
+
+// termEnds returns false if a request's header took as long as the program waits for it.
+func termEnds(t *testing.T) (inTime bool) {
 	m := prepared(t).begin()
 	m.grant(1, 0, 119)
 	m.writer()
@@ -399,6 +408,7 @@ func TestTermEnds(t *testing.T) {
 	}
 	const body = `{"id":"late","name":"x","config":{}}`
 	head := fmt.Sprintf(" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\nContent-Length: %d\r\n\r\n", len(body))
+	began := time.Now()
 	under := map[string]func() string{
 		"change": m.half("POST /api/v1/ddns/services"+head, body), "other change": m.half("DELETE "+configPath+" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\n", "\r\n"),
 		"page": m.half("GET / HTTP/1.1\r\nAccept: text/html\r\nAccept-Language: en\r\nHost: localhost\r\n", "\r\n"), "read": m.half("GET "+configPath+" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\n", "\r\n"),
@@ -406,8 +416,11 @@ func TestTermEnds(t *testing.T) {
 	}
 	until := m.grant(1, 0, 5)
 	m.eventually("the term ends", func() bool { return uptime(t) >= until-2 })
+	inTime = true
 	for name, finish := range under {
-		if got := finish(); !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.Contains(got, "X-Error-Code: term_over\r\n") || !strings.HasSuffix(got, `{"error":"the term of this machine is over, a change may have been stored: ask the other one"}`+"\n") {
+		if got := finish(); got == "" && time.Since(began) >= 5*time.Second {
+			inTime = false
+		} else if !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.Contains(got, "X-Error-Code: term_over\r\n") || !strings.HasSuffix(got, `{"error":"the term of this machine is over, a change may have been stored: ask the other one"}`+"\n") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -420,6 +433,7 @@ func TestTermEnds(t *testing.T) {
 		}
 	}
 	m.logged(`msg="the term is over, and the program ends" term=1`)
+	return inTime
 }
 
 // TestTermOfDatabase: what a program with a term, another one, or none may do with a database of a term.
