@@ -240,7 +240,7 @@ func TestHuaweiCloudPolls(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 250*v.poll)
 	defer cancel()
 	err := client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
-	if n := len(c.Asked()); n > 15 || KindOf(err) != Temporary {
+	if n := len(c.Asked()); n > 15 || KindOf(err) != Temporary && KindOf(err) != Network { // the context ends between two requests or in one
 		t.Errorf("%v after %d requests in 250 times the first pause", err, n)
 	}
 }

@@ -184,7 +184,12 @@ func TestRestarts(t *testing.T) {
 			client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: i%2 == 0}}
 			defer client.CloseIdleConnections()
 			for ctx.Err() == nil {
-				if err := ask(client, l.Addr().String()); err != nil {
+				begun := time.Now()
+				err := ask(client, l.Addr().String())
+				if kept := i%2 == 1; kept && errors.Is(err, io.EOF) && time.Since(begun) >= silentTime {
+					continue // a client that gets no processor is silent, and its connection may end
+				}
+				if err != nil {
 					t.Errorf("after %d requests: %v", answered.Load(), err)
 					failed.Add(1)
 					return

@@ -181,7 +181,7 @@ var acmeClients = map[string]func(h holder, command string, names ...string) (ch
 
 // lego runs lego's command run or renew.
 func (h holder) lego(command string, names ...string) (chain []byte, said string, err error) {
-	args := []string{"60", "lego", "--server", h.directory, "--accept-tos", "--email", "node@example.com", "--path", h.folder, "--dns", "httpreq", "--dns.disable-cp", "--dns.resolvers", h.resolver}
+	args := []string{"240", "lego", "--server", h.directory, "--accept-tos", "--email", "node@example.com", "--path", h.folder, "--dns", "httpreq", "--dns.disable-cp", "--dns.resolvers", h.resolver}
 	for _, name := range names {
 		args = append(args, "--domains", name)
 	}
@@ -200,7 +200,7 @@ func (h holder) lego(command string, names ...string) (chain []byte, said string
 func (h holder) certbot(_ string, names ...string) (chain []byte, said string, err error) {
 	hook := fmt.Sprintf(`curl -fsS -H "X-Api-User: $CERTBOT_DOMAIN" -H "X-Api-Key: %s" -d "{\"subdomain\":\"node\",\"txt\":\"$CERTBOT_VALIDATION\"}" %s/update`, h.token, h.nodes)
 	at := func(folder string) string { return filepath.Join(h.folder, folder) }
-	args := []string{"60", "certbot", "certonly", "--non-interactive", "--server", h.directory, "--agree-tos", "--email", "node@example.com", "--no-eff-email",
+	args := []string{"240", "certbot", "certonly", "--non-interactive", "--server", h.directory, "--agree-tos", "--email", "node@example.com", "--no-eff-email",
 		"--config-dir", at("config"), "--work-dir", at("work"), "--logs-dir", at("logs"), "--manual", "--preferred-challenges", "dns", "--manual-auth-hook", hook, "--cert-name", "node"}
 	for _, name := range names {
 		args = append(args, "--domain", name)

@@ -125,7 +125,7 @@ func (w *rightsWorld) try(to *program, token, method, path, body string) (allowe
 		{path, "X-Api-Key", token},
 		{path + mark + "username=node&password=" + url.QueryEscape(token), "Accept", "*/*"},
 	} {
-		a, err := to.try(method, way[0], body, way[1], way[2])
+		a, err := to.ask(method, way[0], body, way[1], way[2])
 		tried++
 		refused := strings.HasPrefix(path, "/nic/update") && !strings.Contains(a.body, "good") && !strings.Contains(a.body, "nochg")
 		switch {
@@ -254,7 +254,7 @@ func TestLeaseRights(t *testing.T) {
 		"GET": {"/nic/update?hostname=other.mesh.example.com,own.mesh.example.com&myip=192.31.195.3", ""},
 	} {
 		w.nodes.eventually(method+" is granted, 5 seconds after the last change", func() bool {
-			a, err := w.nodes.try(method, request[0], request[1], "Authorization", "Bearer "+w.token)
+			a, err := w.nodes.ask(method, request[0], request[1], "Authorization", "Bearer "+w.token)
 			return err == nil && a.status == 200
 		})
 	}

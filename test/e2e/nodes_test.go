@@ -57,7 +57,7 @@ func (u updater) run(t *testing.T, token, address, host string, more ...string) 
 	if other := os.Getenv("MESHDDNS_DDCLIENT"); other != "" && program == "ddclient" {
 		program = other
 	}
-	out, err := exec.CommandContext(t.Context(), "timeout", slices.Concat([]string{"10", program}, args, more)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "timeout", slices.Concat([]string{"60", program}, args, more)...).CombinedOutput()
 	return string(out), err
 }
 

@@ -175,7 +175,7 @@ func TestRouteRoles(t *testing.T) {
 				methods = append(methods, "HEAD")
 			}
 			for _, m := range methods {
-				a, err := p.try(m, fill(path, id, "none")+query, "[", "Accept", "text/html")
+				a, err := p.ask(m, fill(path, id, "none")+query, "[", "Accept", "text/html")
 				code := a.header.Get("X-Error-Code")
 				var good bool
 				switch permitted := roleOf(caller) == "admin" || strings.Contains(roles, roleOf(caller)); {
@@ -185,7 +185,7 @@ func TestRouteRoles(t *testing.T) {
 					good = a.status != 401 && a.status != 403 && a.status < 500 && (m != method || method == "GET" || a.status >= 400 || path == "/{$}")
 				default:
 					good = a.status == 403 && code == "not_permitted"
-					if b, err := p.try(m, fill(path, id, "none"), large); method != "GET" && (err != nil || b.status != 403) {
+					if b, err := p.ask(m, fill(path, id, "none"), large); method != "GET" && (err != nil || b.status != 403) {
 						t.Errorf("%s with a body of %d octets as %s: %d, %v", route, len(large), caller, b.status, err)
 					}
 				}
@@ -203,7 +203,7 @@ func TestRouteRoles(t *testing.T) {
 	w.logged(`msg="more: request refused" count=`)
 	for _, path := range []string{"/nothing", "/api/v1/ddns/usages/a/b/c"} {
 		for caller, p := range w.as {
-			if a, err := p.try("GET", path, ""); err != nil || a.status != 404 && caller != "nobody" {
+			if a, err := p.ask("GET", path, ""); err != nil || a.status != 404 && caller != "nobody" {
 				t.Errorf("%s as %s: %d %v", path, caller, a.status, err)
 			}
 		}
@@ -221,7 +221,7 @@ func (w *roleWorld) otherMethods(path, id string) {
 			continue // "available" is an id for other methods
 		}
 		for _, caller := range []string{"admin", "read", "own"} {
-			if a, err := w.as[caller].try(method, fill(path, id, "none"), ""); err != nil || a.status != 405 || a.header.Get("Allow") == "" {
+			if a, err := w.as[caller].ask(method, fill(path, id, "none"), ""); err != nil || a.status != 405 || a.header.Get("Allow") == "" {
 				w.t.Errorf("%s %s as %s: %d, %v", method, path, caller, a.status, err)
 			}
 		}
@@ -240,12 +240,12 @@ func TestForeignUsages(t *testing.T) {
 		{"GET", "/leases", ""}, {"POST", "/leases", `{"slot":"a","ttl":60}`}, {"POST", "/leases?replace=1", `{"slot":"a","ttl":60,"acme":true}`}, {"DELETE", "/leases/" + w.leases["other"], ""}, {"DELETE", "/leases/" + w.leases["own"], ""},
 		{"GET", "/events", ""}, {"GET", "/events?usage_id=" + w.usages["own"][0], ""}, {"GET", "/events?after=0&limit=1", ""},
 	} {
-		missing, err := own.try(ask[0], usagesPath+"/01890000-0000-7000-8000-000000000000"+ask[1], ask[2])
+		missing, err := own.ask(ask[0], usagesPath+"/01890000-0000-7000-8000-000000000000"+ask[1], ask[2])
 		if err != nil || missing.status != 404 || ask[0] != "HEAD" && missing.header.Get("X-Error-Code") != "unknown_usage" {
 			t.Errorf("%q of no usage: %d %s %v", ask, missing.status, missing.body, err)
 		}
 		for _, id := range w.usages["other"] {
-			a, err := own.try(ask[0], usagesPath+"/"+id+ask[1], ask[2])
+			a, err := own.ask(ask[0], usagesPath+"/"+id+ask[1], ask[2])
 			missing.header.Set("Date", a.header.Get("Date"))
 			if err != nil || a.status != missing.status || a.body != missing.body || fmt.Sprint(a.header) != fmt.Sprint(missing.header) {
 				t.Errorf("%q: %d %v %s, and of no usage %d %v %s; %v", ask, a.status, a.header, a.body, missing.status, missing.header, missing.body, err)
@@ -308,7 +308,7 @@ func TestForeignUsages(t *testing.T) {
 		`{"service_id":"own","prefix_mode":"custom","custom_prefix":"shared","network_id":5}`:  `by network 11`,
 	} {
 		w.as["other"].call(map[bool]int{true: 200, false: 400}[strings.Contains(body, "shared2")], "POST", usagesPath, strings.NewReplacer(`"own"`, `"other"`, ":5}", ":7770002}").Replace(body))
-		if a, err := own.try("POST", usagesPath+"?wait=10", body, "Accept-Language", "en"); err != nil || foreignMarks.MatchString(a.body) || !strings.Contains(a.body, want) {
+		if a, err := own.ask("POST", usagesPath+"?wait=10", body, "Accept-Language", "en"); err != nil || foreignMarks.MatchString(a.body) || !strings.Contains(a.body, want) {
 			t.Errorf("%s: %s", body, a.body)
 		}
 	}
@@ -381,7 +381,7 @@ func TestRoleChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("the role is another one", func() bool {
-		a, err := w.as["admin"].try("POST", syncPath, "")
+		a, err := w.as["admin"].ask("POST", syncPath, "")
 		return err == nil && a.status == 403
 	})
 	w.as["admin"].call(200, "GET", configPath, "")
@@ -475,7 +475,7 @@ func TestRandomRoles(t *testing.T) {
 		}
 		own := map[string]string{"own": "own", "rotated": "own", "other": "other"}[q.caller]
 		before := w.stored()
-		a, err := w.as[q.caller].try(q.method, q.path, q.body, "Idempotency-Key", fmt.Sprint(r.IntN(1000)), "Accept", "text/html")
+		a, err := w.as[q.caller].ask(q.method, q.path, q.body, "Idempotency-Key", fmt.Sprint(r.IntN(1000)), "Accept", "text/html")
 		code := a.header.Get("X-Error-Code")
 		foreign := role == "service" && q.service != "" && q.service != own
 		wrong := err != nil || a.status == 401 || a.status >= 500
