@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -153,6 +154,29 @@ func TestExchangeGivesUp(t *testing.T) {
 	_, err := Exchange(testContext(t), address, []byte(header()))
 	if !errors.Is(err, context.DeadlineExceeded) || len(count) != udpTries {
 		t.Errorf("%v after %d tries", err, len(count))
+	}
+}
+
+// TestExchangeSendsNothingAfterTheEnd: no message is sent when the context ends with the wait for an answer.
+func TestExchangeSendsNothingAfterTheEnd(t *testing.T) {
+	t.Parallel() // it waits for udpTry
+	const exchanges = 50
+	count := make(chan int, exchanges*udpTries)
+	udp, _ := sockets(t)
+	address := serveUDP(t, udp, func(n int, _ []byte) [][]byte { count <- n; return nil })
+	var work sync.WaitGroup
+	for range exchanges {
+		work.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), udpTry)
+			defer cancel()
+			if _, err := Exchange(ctx, address, []byte(header())); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	if len(count) > exchanges {
+		t.Errorf("%d messages in %d exchanges", len(count), exchanges)
 	}
 }
 
