@@ -2,15 +2,20 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
+	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
 
@@ -307,4 +312,75 @@ func TestStaticFullDisk(t *testing.T) {
 	support.Kill(p.cmd)
 	mustHave(p, db, acknowledged)
 	t.Logf("%d reservations acknowledged, %d refused on the full disk; none lost", len(acknowledged), refused)
+}
+
+// TestReleaseOnFullDisk: the disk is full when an update has reached the provider, so its outcome cannot be stored. When it
+// has room again the engine goes on by itself: the value of a usage that was deleted then, or before, goes, and the usage
+// too, at the latest after the second look.
+func TestReleaseOnFullDisk(t *testing.T) {
+	notShort(t)
+	support.Need(t, "mount")
+	t.Parallel()
+	if !inNamespaces(t, 0, syscall.CLONE_NEWNS) {
+		return
+	}
+	folder := t.TempDir()
+	support.Must(t, syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=30m"))
+	t.Cleanup(func() { syscall.Unmount(folder, syscall.MNT_DETACH) })
+	ballast := filepath.Join(folder, "ballast")
+	server := servertest.Knot(t)
+	var full sync.Once
+	full.Do(func() {})
+	var fills atomic.Pointer[sync.Once]
+	fills.Store(&full)
+	relay := servertest.Relay(t, server.Addr, func(query []byte, forward func() []byte) []byte {
+		if servertest.IsUpdate(query) {
+			fills.Load().Do(func() {
+				file, err := os.Create(ballast)
+				if err == nil {
+					_, err = io.Copy(file, zeros{})
+					file.Close()
+				}
+				if !errors.Is(err, syscall.ENOSPC) {
+					t.Error(err)
+				}
+			})
+		}
+		return forward()
+	})
+	p := startAt(t, quickBinary(t), "-db", filepath.Join(folder, "meshddns.db"), "-ipv4", "none", "-ipv6", "none")
+	p.call(200, "PUT", "/api/v1/ddns/config", fmt.Sprintf(`{"provider":"rfc2136","access_key_id":%q,"access_key_secret":%q,"endpoint":%q,"domain":"far.example.com","txt_record_name":"@","enabled":true,"sync_mode":"auto"}`,
+		servertest.Key, servertest.Secret, relay))
+	p.call(200, "PUT", "/api/v1/ddns/services/svc", `{"name":"far","config":{"domain":"far.example.com"}}`)
+	for _, before := range []bool{true, false} {
+		a := p.call(200, "POST", usagesPath+"?wait=30", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"gone","network_id":7,"txt_endpoints":["udp://203.0.113.7:1"]}`)
+		path := usagesPath + "/" + a.field("id")
+		failed := strings.Count(p.log.String(), "disk is full")
+		fills.Store(new(sync.Once))
+		if before {
+			p.call(202, "DELETE", path+"?wait=1", "")
+		} else {
+			p.call(200, "PATCH", path+"?wait=1", `{"txt_endpoints":["udp://203.0.113.7:2"]}`)
+		}
+		p.eventually("an outcome cannot be stored", func() bool { return strings.Count(p.log.String(), "disk is full") > failed })
+		if a, err := p.try("DELETE", path, ""); err != nil || a.header.Get("X-Error-Code") != "disk_full" {
+			t.Errorf("DELETE on the full disk: %d %s %v", a.status, a.body, err)
+		}
+		support.Must(t, os.Remove(ballast))
+		if !before {
+			p.eventually("the usage is deleted", func() bool {
+				a, err := p.try("DELETE", path+"?wait=1", "")
+				return err == nil && (a.status == 200 || a.status == 202)
+			})
+		}
+		began := time.Now()
+		p.eventually("the usage is gone", func() bool {
+			a := p.call(200, "GET", usagesPath+"/available", "")
+			return !strings.Contains(a.body, `"gone"`)
+		})
+		t.Logf("gone after %v", time.Since(began))
+		if left := strings.Join(transfer(t, server), "\n"); strings.Contains(left, "_mesh.gone.") {
+			t.Errorf("at the provider is still:\n%s", left)
+		}
+	}
 }

@@ -48,10 +48,10 @@ func (w *world) newMachine(name string, number int) *machine {
 		"ip -n " + name + " link set eth0 up",
 		"ip -n " + name + " route add default via " + gateway,
 		"mkdir -p " + m.disk,
-		fmt.Sprintf("mount -t tmpfs -o size=%d tmpfs %s", diskSize, m.disk),
 	} {
 		run(w.t, command)
 	}
+	m.mountDisk()
 	support.WriteFile(w.t, filepath.Join(m.disk, "litestream.yml"), fmt.Sprintf(`
 dbs:
   - path: %s
@@ -65,7 +65,7 @@ socket:
 `, m.db(), storeHost, w.dir, w.replicaPath, w.dir, m.run("litestream.sock")))
 	m.units = []*unit{
 		{name: "program", m: m, log: &support.Log{}, words: m.programWords(),
-			env: append(support.Environ(), m.stood())},
+			env: append(support.Environ(), m.stood(), m.wall())},
 		{name: "agent", m: m, log: &support.Log{}, words: []string{"bash", w.agent}, env: append(support.Environ(), m.agentVariables()...)},
 	}
 	w.t.Cleanup(m.kill)
@@ -93,7 +93,22 @@ func (m *machine) agentVariables() []string {
 	if m.w.pace.granted > 0 {
 		all = append(all, fmt.Sprint("STANDBY_TTL=", m.w.pace.granted), fmt.Sprint("STANDBY_CALL=", m.w.pace.longest))
 	}
-	return append(all, m.stood())
+	return append(all, m.stood(), m.wall())
+}
+
+// mountDisk gives the machine a disk: a tmpfs, or with MESHDDNS_STANDBY_DISK=ext4 a file system of this kind in a file.
+func (m *machine) mountDisk() {
+	kind := os.Getenv("MESHDDNS_STANDBY_DISK")
+	if kind == "" {
+		run(m.w.t, fmt.Sprintf("mount -t tmpfs -o size=%d tmpfs %s", diskSize, m.disk))
+		return
+	}
+	image := filepath.Join(m.w.t.TempDir(), "image")
+	support.WriteFile(m.w.t, image, "")
+	support.Must(m.w.t, os.Truncate(image, diskSize))
+	run(m.w.t, "mkfs."+kind+" -q "+image)
+	run(m.w.t, "mount -o loop "+image+" "+m.disk)
+	m.w.t.Cleanup(func() { syscall.Unmount(m.disk, syscall.MNT_DETACH) })
 }
 
 // unit is a program of a machine that is started again whenever it ends, as systemd does it with Restart=always. What is
@@ -222,6 +237,17 @@ func (m *machine) stand(d time.Duration) {
 	support.WriteFile(m.w.t, filepath.Join(m.disk, "stood"), fmt.Sprint(d.Milliseconds()/10))
 }
 
+// wall names the file that says by how many seconds the wall clock of the machine is wrong. Only what wallClock has built
+// knows the variable.
+func (m *machine) wall() string { return wallName + "=" + filepath.Join(m.w.dir, "wall-"+m.name) }
+
+// setWall sets the wall clock of the machine.
+func (m *machine) setWall(shift time.Duration) {
+	path := filepath.Join(m.w.dir, "wall-"+m.name)
+	support.WriteFile(m.w.t, path+".new", fmt.Sprint(int(shift.Seconds())))
+	support.Must(m.w.t, os.Rename(path+".new", path))
+}
+
 // signal sends a signal to all processes of the machine but some, until no new one is there.
 func (m *machine) signal(s syscall.Signal, except ...int) {
 	sent := map[int]bool{}
@@ -279,6 +305,14 @@ func (m *machine) fill() (free func()) {
 		_, err = file.Write(block)
 	}
 	return func() { os.Remove(path) }
+}
+
+// tidy deletes the renamed databases, as an administrator has to: in a long history they would fill the disk.
+func (m *machine) tidy() {
+	renamed, _ := filepath.Glob(m.db() + ".term-*")
+	for _, path := range renamed {
+		os.Remove(path)
+	}
 }
 
 // grant is what an agent writes for its program.

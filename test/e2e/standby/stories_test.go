@@ -107,7 +107,7 @@ func (h *history) renewing(m *machine) {
 	defer h.keys.set(nil)
 	select {
 	case <-sprung:
-	case <-time.After(h.takeover()):
+	case <-time.After(h.most()):
 		h.t.Error("the agent does not ask for its key")
 	}
 }

@@ -9,11 +9,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"meshddns/test/support"
 )
 
 const (
@@ -302,6 +305,9 @@ func (w *world) look(m *machine) (e end, err error) {
 	e = end{values: map[string]int{}, wanted: map[string]string{}, standing: map[string]string{}}
 	for _, u := range list.Data {
 		if u.Publish.State == "withdrawing" && u.Publish.Value == "" { // deleted: the prefix is free after a second look
+			if os.Getenv(support.Long) != "" {
+				err = fmt.Errorf("%s is still being deleted", u.Name)
+			}
 			continue
 		}
 		one := struct{ Data *usage }{&u} // the list does not have its endpoints
