@@ -73,8 +73,8 @@ type fenced struct {
 
 func (w *fenced) WriteHeader(status int) {
 	if !w.begun && status >= http.StatusOK { // the header of the answer itself
-		w.begun = true
-		if w.refused = w.adapter.Fence.over(); w.refused {
+		w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat)) // before the look at the clock, so it is within the term
+		if w.begun, w.refused = true, w.adapter.Fence.over(); w.refused {
 			clear(w.Header())
 			w.adapter.Refuse(w.ResponseWriter, w.request, Fail(msg.TermOver))
 		}

@@ -91,6 +91,17 @@ func (f *fencedRoutes) ask(method, target string) string {
 	return fmt.Sprint(w.Code, " ", w.Header().Get("X-Error-Code"), " ", w.Body)
 }
 
+// TestFenceDate: the Date of an answer is older than the last look at the clock, so it is within the term, also if the
+// machine is paused before the answer is sent.
+func TestFenceDate(t *testing.T) {
+	f, w, dated := fence(t), httptest.NewRecorder(), ""
+	f.adapter.Fence.Over = func() bool { dated = w.Header().Get("Date"); return false }
+	f.ServeHTTP(w, httptest.NewRequest("POST", "/json", nil))
+	if _, err := http.ParseTime(dated); err != nil || w.Code != 200 || w.Header().Get("Date") != dated {
+		t.Errorf("Date at the last look %q, of the answer %q: %v", dated, w.Header().Get("Date"), err)
+	}
+}
+
 // TestFence: an answer that begins after the end of the term is term_over, whatever was to be said; one that had begun stays.
 func TestFence(t *testing.T) {
 	for target, want := range map[string]struct{ before, counted string }{

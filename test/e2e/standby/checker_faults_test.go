@@ -46,6 +46,12 @@ func TestChecker(t *testing.T) {
 		{"an acknowledgement after the other machine's first", "two writers", func(d *diary, e *end) {
 			d.operations[3].answered = 60*second + 200*time.Millisecond
 		}},
+		{"an answer before the other machine's first, which arrives after it", "", func(d *diary, e *end) {
+			d.operations[3].answered, d.operations[3].given = 60*second+200*time.Millisecond, 15*second
+		}},
+		{"an answer after the other machine's first, by its Date", "two writers", func(d *diary, e *end) {
+			d.operations[3].answered, d.operations[3].given = 63*second, 62*second
+		}},
 		{"a term on two machines", "two writers", func(d *diary, e *end) { d.operations[3].machine = "b" }},
 		{"a call after the other machine's first", "a late call", func(d *diary, e *end) { d.calls = append(d.calls, call{"a", 61 * second}) }},
 		{"a call before the other machine's first", "", func(d *diary, e *end) { d.calls = append(d.calls, call{"a", 60 * second}) }},

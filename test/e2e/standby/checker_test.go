@@ -27,8 +27,13 @@ type operation struct {
 	value          int    // what is there after it; 0: nothing
 	durable        bool
 	sent, answered time.Duration // answered is 0 without an answer
+	given          time.Duration // the end of the second in its Date; 0 without one
 	outcome        outcome
 }
+
+// ended is the latest time at which the answer was given: a machine can be paused between its last look at the clock and
+// the system call that sends the answer.
+func (o operation) ended() time.Duration { return min(o.answered, cmp.Or(o.given, o.answered)) }
 
 // call is an update that arrived at the provider.
 type call struct {
@@ -118,7 +123,7 @@ type span struct {
 	first, last time.Duration
 }
 
-// spans gives those of all terms. An answer is received within milliseconds, so it was given when it was received.
+// spans gives those of all terms.
 func (d *diary) spans() map[uint64]span {
 	all := map[uint64]span{}
 	for _, o := range d.operations {
@@ -127,9 +132,9 @@ func (d *diary) spans() map[uint64]span {
 		}
 		s, there := all[o.term]
 		if !there {
-			s = span{o.machine, o.answered, o.answered}
+			s = span{o.machine, o.answered, o.ended()}
 		}
-		s.first, s.last = min(s.first, o.answered), max(s.last, o.answered)
+		s.first, s.last = min(s.first, o.answered), max(s.last, o.ended())
 		all[o.term] = s
 	}
 	return all

@@ -31,6 +31,16 @@ const (
 type reply struct {
 	status     int
 	code, body string
+	date       time.Time // zero without one
+}
+
+// given gives the end of the second in which an answer was given, 0 if its machine's clock is set to another hour.
+func (r reply) given() time.Duration {
+	ago := time.Since(r.date) - time.Second
+	if ago.Abs() > 30*time.Minute {
+		return 0
+	}
+	return boottime() - ago
 }
 
 // session is one connection to a program, which has one term.
@@ -79,7 +89,8 @@ func (s *session) ask(method, path, body string) (reply, error) {
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	return reply{response.StatusCode, response.Header.Get("X-Error-Code"), string(text)}, err
+	date, _ := http.ParseTime(response.Header.Get("Date"))
+	return reply{response.StatusCode, response.Header.Get("X-Error-Code"), string(text), date}, err
 }
 
 // outcome says what an answer means for a change.
@@ -216,7 +227,7 @@ func (x *writer) send(o operation, method, path, body string) (answered, bool) {
 	all.running.Go(func() {
 		r, err := s.ask(method, path, body)
 		if err == nil {
-			o.answered, o.outcome = boottime(), r.outcome()
+			o.answered, o.given, o.outcome = boottime(), r.given(), r.outcome()
 		}
 		all.w.diary.operation(o)
 		all.mu.Lock()
