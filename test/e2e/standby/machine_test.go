@@ -108,7 +108,6 @@ func (m *machine) mountDisk() {
 	support.Must(m.w.t, os.Truncate(image, diskSize))
 	run(m.w.t, "mkfs."+kind+" -q "+image)
 	run(m.w.t, "mount -o loop "+image+" "+m.disk)
-	m.w.t.Cleanup(func() { syscall.Unmount(m.disk, syscall.MNT_DETACH) })
 }
 
 // unit is a program of a machine that is started again whenever it ends, as systemd does it with Restart=always. What is
