@@ -40,7 +40,7 @@ var stories = []story{
 		agent := int(m.units[1].pid.Load())
 		h.outlived(m, agent)
 		h.note("%s goes on without its agent", m.name)
-		<-time.After(5 * time.Second)
+		<-time.After(time.Duration(h.pace.granted) * time.Second) // for Litestream to copy what it has
 		syscall.Kill(agent, syscall.SIGCONT)
 		h.settles()
 		h.steady()
