@@ -218,8 +218,8 @@ func (h *history) takeover() time.Duration {
 	return time.Duration(2*p.granted+p.longest+6) * time.Second
 }
 
-// setClock sets the wall clock of the program and of Litestream forward or back for a while, if MESHDDNS_STANDBY_CLOCK=1 has
-// given them one that can be set. Nothing else on a machine reads it.
+// setClock sets the wall clock of the program forward or back for a while, if MESHDDNS_STANDBY_CLOCK=1 has given it one that
+// can be set.
 func (h *history) setClock(m *machine) {
 	if os.Getenv(clockName) == "" {
 		return
@@ -391,7 +391,7 @@ func TestStandby(t *testing.T) {
 	t.Parallel()
 	var variables []string
 	if os.Getenv(clockName) != "" && os.Getenv(mark) == "" {
-		variables = wallClock(t)
+		variables = wallClock.make(t)
 	}
 	if !inside(t, variables...) {
 		return

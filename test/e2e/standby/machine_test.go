@@ -236,8 +236,8 @@ func (m *machine) stand(d time.Duration) {
 	support.WriteFile(m.w.t, filepath.Join(m.disk, "stood"), fmt.Sprint(d.Milliseconds()/10))
 }
 
-// wall names the file that says by how many seconds the wall clock of the machine is wrong. Only what wallClock has built
-// knows the variable.
+// wall names the file that says by how many seconds the wall clock of the machine is wrong. Only the program that wallClock
+// has made knows the variable.
 func (m *machine) wall() string { return wallName + "=" + filepath.Join(m.w.dir, "wall-"+m.name) }
 
 // setWall sets the wall clock of the machine.

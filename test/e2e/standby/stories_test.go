@@ -235,7 +235,7 @@ func TestControls(t *testing.T) {
 
 // TestControlsFit wants each control to find its text.
 func TestControlsFit(t *testing.T) {
-	for _, c := range append(controls, guestClock) {
+	for _, c := range append(controls, guestClock, wallClock) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, m := range c.program {
 				m.apply(t, readSource(t, m.file))
