@@ -90,6 +90,33 @@ func TestClockSkewIsTriedAgain(t *testing.T) {
 	})
 }
 
+// TestClockSkewBeforeStart has a provider refuse what a clock an hour ahead has signed, and starts the program with the
+// right clock, as another machine does: the names do not wait until the hour has passed.
+func TestClockSkewBeforeStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		names := []string{w.reserve("example.com", "a"), w.reserve("example.com", "b"), "_host.example.com"}
+		w.clock.Store(int64(time.Hour))
+		w.exec(`UPDATE configuration SET max_retries = 3`)
+		w.vendor.on(func(context.Context, string, string) error { return &provider.Error{Kind: provider.ClockSkew} })
+		w.start()
+		after(3 * time.Second)
+		w.stop()
+		w.clock.Store(0)
+		w.vendor.on(func(context.Context, string, string) error { return nil })
+		w.restart()
+		if r := w.sync(time.Minute); !r.OK() {
+			t.Errorf("%+v", r)
+		}
+		for _, name := range names {
+			if !w.vendor.stands(name) {
+				t.Errorf("%s is missing", name)
+			}
+		}
+	})
+}
+
 // TestClockSkewIsTold has a provider refuse what a wrong clock has signed: a caller hears of it at once, and
 // another one after the clock is right that it is well, in mode manual too. The names are tried again meanwhile.
 func TestClockSkewIsTold(t *testing.T) {

@@ -200,7 +200,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, key := range keys {
-		e.lane(key).stored = true
+		l := e.lane(key)
+		l.stored, l.before = true, true
 	}
 	if cut.Report.Trigger == TriggerManual { // its caller has gone, and gets the outcome by the report
 		e.asked = append(e.asked, &request{sweep: cut.Sweep, cut: true, done: make(chan struct{})})
@@ -424,8 +425,8 @@ func (e *Engine) takeLane(ctx context.Context, lane Lane, manual bool) (next tim
 	e.mu.Lock()
 	inWork, by := len(e.busy), now
 	until, puts := e.blockedUntil(lane, now)
-	if l := e.lanes[lane]; l != nil && l.skewed() && !l.closed(now) { // a person may have set the clock
-		by = now.Add(longestZoneWait)
+	if l := e.lanes[lane]; l != nil {
+		by = l.horizon(now)
 	}
 	e.mu.Unlock()
 	if !until.IsZero() {
@@ -438,6 +439,11 @@ func (e *Engine) takeLane(ctx context.Context, lane Lane, manual bool) (next tim
 	taken, err := e.take(ctx, names, taking{lane: lane, by: by, manual: manual})
 	if err != nil || taken > 0 {
 		return now, err
+	}
+	if by.After(now) {
+		e.mu.Lock()
+		e.lane(lane).before = false
+		e.mu.Unlock()
 	}
 	at, ok, err := e.config.Database.NextDue(ctx, lane, now) // every name that is due by now is in work, whose end wakes the engine
 	switch {

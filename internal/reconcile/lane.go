@@ -20,6 +20,7 @@ type zoneLane struct {
 	queue   []*job
 	working bool
 	stored  bool      // names wait in the database for this lane
+	before  bool      // some of them have waited since before this start, perhaps by another clock
 	puts    int       // how often names were stored for this lane
 	blocked time.Time // the provider is not asked before this time
 	told    bool      // the provider itself asked for that pause
@@ -69,6 +70,15 @@ func (l *zoneLane) closed(now time.Time) bool { return waits(l.blocked, now, lon
 
 // skewed reports whether the zone has refused this host's time.
 func (l *zoneLane) skewed() bool { return l.fault.Code == string(provider.ClockSkew) }
+
+// horizon returns until when a name of the zone may be due to be taken now. A person, another machine or a start may
+// have set the clock by which the names wait.
+func (l *zoneLane) horizon(now time.Time) time.Time {
+	if (l.before || l.skewed()) && !l.closed(now) {
+		return now.Add(longestZoneWait)
+	}
+	return now
+}
 
 // runLane works off the queue of a zone, batch by batch.
 func (e *Engine) runLane(l *zoneLane) {
