@@ -165,15 +165,16 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	defer t.Close()
-	ctx, cancel := t.Context(ctx)
-	defer cancel()
-	defer func() {
-		if t.Over() {
-			log.Info("the term is over, and the program ends", "term", t.Number, "error", err)
-			err = nil
-		}
-	}()
+	err = t.Run(ctx, func(ctx context.Context) error { return write(ctx, c, manager, t, begun, hangUps, log, lines) })
+	if t.Over() {
+		log.Info("the term is over, and the program ends", "term", t.Number, "error", err)
+		return nil
+	}
+	return err
+}
+
+// write opens the database and serves until ctx ends. A nil Term has no end. It calls begun once the program is made.
+func write(ctx context.Context, c settings.Settings, manager *systemd.Manager, t *term.Term, begun func(), hangUps <-chan os.Signal, log *slog.Logger, lines *daemon.LogQueue) (err error) {
 	p, err := newProgram(ctx, c, manager.Sockets, t, log, lines)
 	if err != nil {
 		return err
@@ -302,7 +303,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	}()
 	sealed := schema
 	fence := web.Fence{Over: t.Over, Context: t.Context, Durable: term.Durable(c.Replica, c.DB, t)}
-	sealed.Keys, sealed.Term = c.SealKeys, sqlite.Term{None: c.Term == termNone}
+	sealed.Keys, sealed.Over, sealed.Term = c.SealKeys, t.Over, sqlite.Term{None: c.Term == termNone}
 	if t != nil {
 		fence.Term, sealed.Term.Number, sealed.Term.After = t.Number, t.Number, t.After
 	}

@@ -75,7 +75,7 @@ func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ 
 	// A cache of 4 MB holds the pages of many indexes that reservations change in random order.
 	d.Writer = d.pools.Writer(dataSource(d.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-4000"}, "_secure_delete": {"on"}}))
 	d.checkpoints = NewCheckpointer(d.Writer, d.Reader)
-	d.queue = NewQueue(d.Writer, d.file, d.committed)
+	d.queue = NewQueue(d.Writer, d, d.committed)
 	d.eraser = NewEraser(d.Writer, d.Reader, busyTime, log)
 	if err = d.begin(ctx); err == nil && len(schema.Secrets) > 0 {
 		err = d.unlock(ctx)
@@ -86,8 +86,8 @@ func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ 
 	return d, nil
 }
 
-// takeFile locks the file at path, and creates it when there is none. It refuses a file of
-// another program before it writes anything.
+// takeFile locks the file at path, and creates it when there is none. Before it writes anything it refuses a file of another
+// program, and to create one in the place of another term's.
 func takeFile(ctx context.Context, path string, schema Schema) (*File, error) {
 	file, err := FindFile(path)
 	if err != nil {
@@ -97,7 +97,11 @@ func takeFile(ctx context.Context, path string, schema Schema) (*File, error) {
 	if file.LogSize() > 0 {
 		source = dataSource(file.Target(), url.Values{"mode": {"ro"}})
 	}
-	if err := schema.Refuse(ctx, source); err != nil {
+	err = schema.Refuse(ctx, source)
+	if err == nil && size(file.Target()) == 0 {
+		err = schema.Term.takes(0)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file.Target(), err)
 	}
 	return file, file.Take()
@@ -263,6 +267,18 @@ func (d *Database) Erase() { d.eraser.Ask() }
 
 // WaitErased waits until the WAL is emptied, as Erase asked.
 func (d *Database) WaitErased() { d.eraser.Wait() }
+
+// Lost returns why no transaction may begin: the term is over, or the file is lost. With CheckLogged the Database is the
+// Guard of its queue.
+func (d *Database) Lost() error {
+	if d.schema.Over != nil && d.schema.Over() {
+		return Refusal("term_over")
+	}
+	return d.file.Lost()
+}
+
+// CheckLogged is that of the file.
+func (d *Database) CheckLogged() error { return d.file.CheckLogged() }
 
 // Checkpoint runs background checkpoints until ctx ends.
 func (d *Database) Checkpoint(ctx context.Context) error { return d.checkpoints.Run(ctx, d.log) }

@@ -25,6 +25,7 @@ type Schema struct {
 	Secrets [][4]string // table with a column id, SQL of what a secret is bound to, column with secrets, column with their hashes or ""; the key's id is in appliance.seal
 	Keys    seal.Keys   // of the secrets
 	Term    Term        // in which the file is written; its number is in appliance.term
+	Over    func() bool // the term has ended: no transaction begins; nil: it never does
 }
 
 // Term is a term of the machine that alone may write.

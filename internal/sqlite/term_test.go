@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"meshddns/test/support"
@@ -115,8 +116,60 @@ func TestTermOfNewFile(t *testing.T) {
 	if _, err := opens(t, none, termed(Term{Number: 7, After: 3})); err == nil || !strings.Contains(err.Error(), "of term 0:") {
 		t.Error(err)
 	}
-	if version, term := termIn(t, none); version != 0 || term != -1 {
-		t.Errorf("refused: version %d, term %d", version, term)
+	empty := filepath.Join(t.TempDir(), "c.db")
+	support.WriteFile(t, empty, "")
+	if _, err := opens(t, empty, termed(Term{Number: 7, After: 3})); err == nil || !strings.Contains(err.Error(), "of term 0:") {
+		t.Error(err)
+	}
+	for path, want := range map[string]int{none: 0, empty: 1} { // it changes nothing
+		if beside, err := filepath.Glob(path + "*"); err != nil || len(beside) != want || want > 0 && size(path) != 0 {
+			t.Errorf("refused: there is %q, %v", beside, err)
+		}
+	}
+}
+
+// TestTermOver: after the end of the term no transaction begins, not even one that waits for the writer. The database can still be read.
+func TestTermOver(t *testing.T) {
+	var over atomic.Bool
+	schema := termed(Term{Number: 7})
+	schema.Over = over.Load
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "a.db"), schema, slog.New(slog.DiscardHandler))
+	support.Must(t, err)
+	defer d.Close()
+	insert := func(id int) func(context.Context, *sql.Tx) error {
+		return func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO appliance (id) VALUES (?)`, id)
+			return err
+		}
+	}
+	holding, end, held, waited := make(chan bool), make(chan bool), make(chan error, 1), make(chan error, 1)
+	go func() {
+		held <- d.Tx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			holding <- true
+			<-end
+			return insert(2)(ctx, tx)
+		})
+	}()
+	<-holding
+	go func() { waited <- d.Tx(t.Context(), insert(3)) }()
+	support.Eventually(t, support.Limit, "the second one waits", func() bool {
+		d.queue.mu.Lock()
+		defer d.queue.mu.Unlock()
+		return len(d.queue.waiting) == 1
+	})
+	over.Store(true)
+	close(end)
+	if err := support.Receive(t, held); err != nil {
+		t.Errorf("begun in the term: %v", err)
+	}
+	var refusal Refusal
+	for _, err := range []error{support.Receive(t, waited), d.Tx(t.Context(), insert(4))} {
+		if !errors.As(err, &refusal) || refusal.Code() != "term_over" {
+			t.Errorf("after the end: %v", err)
+		}
+	}
+	if got := fmt.Sprint(support.Rows(t, d.Reader, `SELECT id FROM appliance`)); got != "[1 2]" {
+		t.Errorf("stored: %s", got)
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	waitTime = time.Second            // between two looks at the file while there is no term
 	lookTime = 200 * time.Millisecond // between two looks during a term
 	margin   = 2                      // seconds before until at which a term ends
+	lastTime = time.Second            // after its end, for answers that say so
 	farthest = 120                    // seconds from now to the latest until that is no mistake
 	maxFile  = 4 << 10                // octets
 	bootPath = "/proc/sys/kernel/random/boot_id"
@@ -160,11 +161,19 @@ func (t *Term) watch(ctx context.Context) {
 	}
 }
 
-// Close ends the looks at the file.
-func (t *Term) Close() {
-	if t != nil {
-		t.quit()
+// Run runs a function whose context ends with the term, with ErrOver as its cause, and closes the term. It returns the error
+// of the function; without waiting for it a second after the end of the term, when nothing is left to acknowledge.
+func (t *Term) Run(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := t.Context(ctx)
+	defer cancel()
+	if t == nil {
+		return f(ctx)
 	}
+	defer t.quit()
+	returned := make(chan error, 2)
+	defer context.AfterFunc(t.ended, func() { time.AfterFunc(lastTime, func() { returned <- ErrOver }) })()
+	go func() { returned <- f(ctx) }()
+	return <-returned
 }
 
 // Over reports whether the term has ended, 2 s before until. It stays so.

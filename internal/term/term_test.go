@@ -231,7 +231,7 @@ func TestAwait(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		term := <-began
-		defer term.Close()
+		defer term.quit()
 		if term.Number != 8 || term.After != 7 || term.Over() {
 			t.Errorf("term %d after %d, over %v", term.Number, term.After, term.Over())
 		}
@@ -270,7 +270,7 @@ func TestAwaitBoot(t *testing.T) {
 	d.put(grant{Term: 3, Asked: up, Until: up + 100, BootID: strings.TrimSpace(string(boot))})
 	term, err := Await(t.Context(), d.path, d.file.log)
 	support.Must(t, err)
-	term.Close()
+	term.quit()
 	if term.Number != 3 || term.Over() {
 		t.Errorf("term %d, over %v", term.Number, term.Over())
 	}
@@ -301,7 +301,7 @@ func TestEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDesk(t, running())
 				term := d.begun(grant{Term: 7, Until: 1012})
-				defer term.Close()
+				defer term.quit()
 				ctx, cancel := term.Context(t.Context())
 				defer cancel()
 				time.Sleep(c.at)
@@ -348,7 +348,7 @@ func TestRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, running())
 		term := d.begun(grant{Term: 7, Asked: 1000, Until: 1050})
-		defer term.Close()
+		defer term.quit()
 		time.Sleep(time.Second)
 		ended := make(chan error, 1)
 		wait := func(ctx context.Context) { go func() { ended <- term.Renewed(ctx) }() }
@@ -402,7 +402,7 @@ func TestRenewedTooLate(t *testing.T) {
 		asleep, clock := 0.0, running()
 		d := newDesk(t, func() float64 { return clock() + asleep })
 		term := d.begun(grant{Term: 7, Asked: 1000, Until: 1015})
-		defer term.Close()
+		defer term.quit()
 		ended := make(chan error, 1)
 		go func() { ended <- term.Renewed(t.Context()) }()
 		synctest.Wait()
@@ -417,13 +417,40 @@ func TestRenewedTooLate(t *testing.T) {
 	})
 }
 
-// TestClose: Close ends the looks, and a term without looks ends by the clock.
-func TestClose(t *testing.T) {
+// TestRun: the context of the function ends with the term. Run returns a second later without a function that goes on, and
+// with the error of one that ends before.
+func TestRun(t *testing.T) {
+	for after, want := range map[time.Duration]error{0: nil, lastTime - 1: nil, lastTime + 1: ErrOver, time.Hour: ErrOver} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(t, running())
+			term := d.begun(grant{Term: 7, Until: 1012})
+			time.Sleep(5 * time.Second)
+			d.remove()
+			err := term.Run(t.Context(), func(ctx context.Context) error {
+				<-ctx.Done()
+				if context.Cause(ctx) != ErrOver {
+					t.Errorf("the cause is %v", context.Cause(ctx))
+				}
+				time.Sleep(after)
+				return nil
+			})
+			latest := 1005 + (lookTime + min(after, lastTime)).Seconds()
+			if now := d.now(); err != want || now > latest+1e-6 {
+				t.Errorf("the function goes on for %v: Run returns %v at %.3f, want %v until %.3f", after, err, now, want, latest)
+			}
+			time.Sleep(after) // until the function has returned
+		})
+	}
+}
+
+// TestRunReturns: the error of a function that ends within the term is that of Run, and ends the looks. Then the term ends by the clock.
+func TestRunReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, running())
+		d, fault := newDesk(t, running()), errors.New("a fault")
 		term := d.begun(grant{Term: 7, Until: 1012})
-		term.Close()
-		term.Close()
+		if err := term.Run(t.Context(), func(context.Context) error { return fault }); err != fault {
+			t.Error(err)
+		}
 		synctest.Wait()
 		d.remove()
 		if time.Sleep(9 * time.Second); term.Over() {
@@ -431,6 +458,9 @@ func TestClose(t *testing.T) {
 		}
 		if time.Sleep(time.Second); !term.Over() {
 			t.Error("it does not end")
+		}
+		if err := (*Term)(nil).Run(t.Context(), func(context.Context) error { return fault }); err != fault {
+			t.Errorf("without a term: %v", err)
 		}
 	})
 }
@@ -440,7 +470,7 @@ func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, running())
 		term := d.begun(grant{Term: 7, Until: 1012})
-		defer term.Close()
+		defer term.quit()
 		parent, end := context.WithCancelCause(context.WithValue(t.Context(), key{}, "another"))
 		ctx, cancel := term.Context(parent)
 		defer cancel()
@@ -465,7 +495,6 @@ func TestNoTerm(t *testing.T) {
 	var none *Term
 	ctx, cancel := none.Context(t.Context())
 	cancel()
-	none.Close()
 	if none.Over() || none.Renewed(t.Context()) != nil || ctx != t.Context() || ctx.Err() != nil {
 		t.Error("a nil term ends something")
 	}

@@ -140,21 +140,24 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...stri
 		}
 		result, waits, err := Reply{}, false, error(TooLarge)
 		if r.ContentLength <= MaxBody {
-			if r, waits, err = a.Fence.take(r); err == nil {
-				err = known(r, flags)
+			if err = known(r, flags); err == nil {
+				waits, err = a.Fence.waits(r)
 			}
 			if err == nil {
 				result, err = Attempt(answer, r)
 			}
+		}
+		if err == nil && waits {
+			err = a.Fence.wait(r.Context())
+		}
+		if out, ok := w.(*statusWriter); ok && out.over() {
+			err = Fail(msg.TermOver)
 		}
 		switch {
 		case err != nil && a.Refused != nil:
 			a.Refused(r, err)
 		case result.Audit == Audited, result.Audit == AuditByMethod && changes(r):
 			a.audit(r, result, err)
-		}
-		if err == nil && waits {
-			err = a.Fence.wait(r.Context())
 		}
 		if err != nil {
 			a.Refuse(w, r, err)
@@ -354,7 +357,7 @@ func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
-	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
+	counted := &statusWriter{ResponseWriter: w, adapter: a, request: r, status: http.StatusOK}
 	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
 	defer a.rescue(counted, r)
 	if a.Fence.over() {
@@ -364,7 +367,7 @@ func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 	}
 	f := notFound
 	if strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(path.Clean(r.URL.Path), "/") {
-		if mux.ServeHTTP(&fenced{ResponseWriter: counted, adapter: a, request: r}, r); r.Pattern != "" {
+		if mux.ServeHTTP(counted, r); r.Pattern != "" {
 			return
 		}
 		allow := w.Header().Get("Allow")
@@ -408,31 +411,52 @@ func (a Adapter) rescue(w *statusWriter, r *http.Request) {
 	a.Refuse(w.ResponseWriter, r, fault)
 }
 
-// statusWriter records the status. It drops the body of the mux's own answers, which it
-// recognises because a request without a handler has no pattern.
+// statusWriter records the status. It drops the body of the mux's own answers, which it recognises because a request
+// without a handler has no pattern, and replaces an answer that begins after the end of the term.
 type statusWriter struct {
 	http.ResponseWriter
+	adapter Adapter
 	request *http.Request // nil: drop nothing
 	status  int
 	begun   bool
+	intime  bool // the term was not over when the answer was decided
 }
 
 // dropped reports whether the answer is the mux's own.
 func (w *statusWriter) dropped() bool { return w.request != nil && w.request.Pattern == "" }
 
+// over reports whether the term is over, and decides what the answer is: once it is not, it stays so.
+func (w *statusWriter) over() bool {
+	if !w.intime {
+		w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat)) // before the look at the clock, so it is within the term
+		w.intime = !w.adapter.Fence.over()
+	}
+	return !w.intime
+}
+
 func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	if !w.dropped() {
-		w.begun = true
+	switch {
+	case w.dropped():
+		w.status = status
+	case status < http.StatusOK:
 		w.ResponseWriter.WriteHeader(status)
+	case !w.over():
+		w.begun, w.status = true, status
+		w.ResponseWriter.WriteHeader(status)
+	case !w.begun:
+		w.begun, w.status = true, http.StatusServiceUnavailable
+		clear(w.Header())
+		w.adapter.Refuse(w.ResponseWriter, w.request, Fail(msg.TermOver))
 	}
 }
 
 func (w *statusWriter) Write(data []byte) (int, error) {
-	if w.dropped() {
+	if !w.begun && !w.dropped() {
+		w.WriteHeader(http.StatusOK)
+	}
+	if w.dropped() || w.over() {
 		return len(data), nil
 	}
-	w.begun = true
 	return w.ResponseWriter.Write(data)
 }
 

@@ -28,24 +28,16 @@ const (
 // mayWait are the methods with the flag.
 var mayWait = []string{http.MethodPost, http.MethodPatch, http.MethodDelete}
 
-// take takes the flag out of the query of a change, and reports whether it was set.
-func (f Fence) take(r *http.Request) (_ *http.Request, waits bool, err error) {
-	if r.URL.RawQuery == "" || !slices.Contains(mayWait, r.Method) {
-		return r, false, nil
+// waits reports whether a request is a change with the flag.
+func (f Fence) waits(r *http.Request) (bool, error) {
+	if !slices.Contains(mayWait, r.Method) {
+		return false, nil
 	}
-	query, err := ParseQuery(r)
-	if err != nil || !query.Has(durable) {
-		return r, false, err
-	}
-	if waits, err = queryFlag(query, durable); waits && f.Durable == nil {
+	set, err := Flags(r, durable)
+	if set[durable] && f.Durable == nil {
 		err = invalid(durable, msg.Phrase{ID: msg.WantReplica})
 	}
-	query.Del(durable)
-	bare := *r.URL
-	bare.RawQuery = query.Encode()
-	r = r.WithContext(r.Context())
-	r.URL = &bare
-	return r, waits, err
+	return set[durable], err
 }
 
 // wait waits for Durable after a change, which stays also if wait returns an error.
@@ -61,37 +53,3 @@ func (f Fence) wait(ctx context.Context) error {
 	}
 	return nil // else the answer says that the term is over
 }
-
-// fenced replaces an answer whose header comes after the end of the term.
-type fenced struct {
-	http.ResponseWriter
-	adapter Adapter
-	request *http.Request
-	begun   bool
-	refused bool // the answer is dropped
-}
-
-func (w *fenced) WriteHeader(status int) {
-	if !w.begun && status >= http.StatusOK { // the header of the answer itself
-		w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat)) // before the look at the clock, so it is within the term
-		if w.begun, w.refused = true, w.adapter.Fence.over(); w.refused {
-			clear(w.Header())
-			w.adapter.Refuse(w.ResponseWriter, w.request, Fail(msg.TermOver))
-		}
-	}
-	if !w.refused {
-		w.ResponseWriter.WriteHeader(status)
-	}
-}
-
-func (w *fenced) Write(data []byte) (int, error) {
-	if !w.begun {
-		w.WriteHeader(http.StatusOK)
-	}
-	if w.refused {
-		return len(data), nil
-	}
-	return w.ResponseWriter.Write(data)
-}
-
-func (w *fenced) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +42,8 @@ func fence(t *testing.T) *fencedRoutes {
 			return ctx, cancel
 		}, Durable: func(ctx context.Context) error { return f.durable(ctx) }},
 	}
-	f.mux.Handle("/json", f.adapter.Handle(func(r *http.Request) (Reply, error) { return Reply{Data: r.URL.RawQuery}, nil }))
-	f.mux.Handle("/flags", f.adapter.Handle(func(r *http.Request) (Reply, error) { return Reply{Data: r.URL.RawQuery}, nil }, "a"))
+	f.mux.Handle("/json", f.adapter.Handle(func(r *http.Request) (Reply, error) { return Reply{Data: r.URL.Query().Get("a")}, nil }))
+	f.mux.Handle("/flags", f.adapter.Handle(func(r *http.Request) (Reply, error) { return Reply{Data: r.URL.Query().Get("a")}, nil }, "a"))
 	f.mux.Handle("/late", f.adapter.Handle(func(*http.Request) (Reply, error) { f.over.Store(true); return Reply{Data: "secret"}, nil }))
 	f.mux.Handle("/wrong", f.adapter.Handle(func(*http.Request) (Reply, error) { return Reply{}, Fail("service_exists") }))
 	f.mux.HandleFunc("/page", func(w http.ResponseWriter, _ *http.Request) {
@@ -105,7 +106,7 @@ func TestFenceDate(t *testing.T) {
 // TestFence: an answer that begins after the end of the term is term_over, whatever was to be said; one that had begun stays.
 func TestFence(t *testing.T) {
 	for target, want := range map[string]struct{ before, counted string }{
-		"GET /json?a=b": {"200  {\"data\":\"a=b\"", "/json 200 "},
+		"GET /json?a=b": {"200  {\"data\":\"b\"", "/json 200 "},
 		"POST /json":    {"200  {\"data\":\"\"", "/json 200 "},
 		"POST /late":    {"503 term_over ", "/late 503 term_over"},
 		"GET /late":     {"503 term_over ", "/late 503 term_over"},
@@ -163,7 +164,7 @@ func TestFenceContext(t *testing.T) {
 	f.ask("GET", "/wait")
 }
 
-// TestDurable: what a change waits for, and what its answer becomes. The flag is not seen by the handler.
+// TestDurable: what a change waits for, and what its answer becomes. Any change may have the flag.
 func TestDurable(t *testing.T) {
 	for _, c := range []struct {
 		target  string
@@ -172,8 +173,8 @@ func TestDurable(t *testing.T) {
 		asked   int
 	}{
 		{"POST /json?durable=1", nil, `200  {"data":""`, 1},
-		{"PATCH /flags?durable=1&a=b", nil, `200  {"data":"a=b"`, 1},
-		{"DELETE /flags?a=b&durable=1", nil, `200  {"data":"a=b"`, 1},
+		{"PATCH /flags?durable=1&a=b", nil, `200  {"data":"b"`, 1},
+		{"DELETE /flags?a=b&durable=1", nil, `200  {"data":"b"`, 1},
 		{"DELETE /flags?c=b&durable=1", nil, `400 query_invalid`, 0},
 		{"PUT /flags?durable=1", nil, `400 query_invalid`, 0},
 		{"POST /json?durable=0", nil, `200  {"data":""`, 0},
@@ -221,6 +222,33 @@ func TestDurable(t *testing.T) {
 	f.mux.Handle("/alone", f.adapter.Handle(func(*http.Request) (Reply, error) { return Reply{}, nil }))
 	if got := f.ask("POST", "/alone?durable=1"); !strings.HasPrefix(got, "400 ") {
 		t.Errorf("without a replica: %s", got)
+	}
+}
+
+// TestAuditTellsTheAnswer: the audit line of a change has the status and the code that the client gets, whenever the term ends.
+func TestAuditTellsTheAnswer(t *testing.T) {
+	for _, durable := range []error{nil, errors.New("no Litestream")} {
+		for _, target := range []string{"/json", "/json?durable=1", "/late", "/late?durable=1", "/wrong", "/wrong?durable=1"} {
+			seen := map[string]bool{}
+			for looks := range 6 { // before the end
+				f := fence(t)
+				f.durable = func(context.Context) error { return durable }
+				f.adapter.Fence.Over = func() bool { looks--; return looks < 0 || f.over.Load() }
+				f.mux = http.NewServeMux()
+				f.mux.Handle("/json", f.adapter.Handle(func(*http.Request) (Reply, error) { return Reply{}, nil }))
+				f.mux.Handle("/late", f.adapter.Handle(func(*http.Request) (Reply, error) { f.over.Store(true); return Reply{}, nil }))
+				f.mux.Handle("/wrong", f.adapter.Handle(func(*http.Request) (Reply, error) { return Reply{}, Fail("service_exists") }))
+				status, code, _ := strings.Cut(f.ask("POST", target), " ")
+				code, _, _ = strings.Cut(code, " ")
+				seen[code] = true
+				if got := f.log.String(); got != "" && !strings.Contains(got, fmt.Sprintf("status=%s code=%s", status, cmp.Or(code, `""`))) {
+					t.Errorf("POST %s, replica %v: %s %s, audited: %s", target, durable, status, code, got)
+				}
+			}
+			if !seen["term_over"] || len(seen) < 2 && !strings.HasPrefix(target, "/late") {
+				t.Errorf("POST %s: only %v", target, seen)
+			}
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ func invalid(name string, want any) error { return Fail(msg.QueryInvalid, name, 
 // maxShownName bounds the octets of an unknown member's name in an error.
 const maxShownName = 64
 
-// known returns a failure when a request that may change something has a query member that is not
+// known returns a failure when a request that may change something has a query member that is neither durable nor
 // among the flags, because a misspelled flag (dry-run) must not cause the change.
 func known(r *http.Request, flags []string) error {
 	if r.URL.RawQuery == "" || !changes(r) {
@@ -115,7 +115,7 @@ func known(r *http.Request, flags []string) error {
 		want = msg.Phrase{ID: msg.WantMembers, Args: []any{strings.Join(flags, ", ")}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if !slices.Contains(flags, name) {
+		if !slices.Contains(flags, name) && !(name == durable && slices.Contains(mayWait, r.Method)) {
 			return invalid(strconv.Quote(name[:min(len(name), maxShownName)]), want)
 		}
 	}
