@@ -351,8 +351,8 @@ func (m *member) connectAll(addresses map[string]string) {
 	m.stop()
 }
 
-// half sends the first part of a request, and returns what sends the rest and gives the answer.
-func (m *member) half(text, rest string) (finish func() string) {
+// half sends the first part of a request, and returns what sends the rest, which returns what gives the answer.
+func (m *member) half(text, rest string) (finish func() func() string) {
 	m.t.Helper()
 	conn, err := net.Dial("tcp", m.plain.http)
 	support.Must(m.t, err)
@@ -360,16 +360,18 @@ func (m *member) half(text, rest string) (finish func() string) {
 	conn.SetDeadline(time.Now().Add(support.Slowest * limit))
 	_, err = conn.Write([]byte(text))
 	support.Must(m.t, err)
-	return func() string {
+	return func() func() string {
 		conn.Write([]byte(rest))
-		answer := make([]byte, 4096)
-		n, _ := conn.Read(answer)
-		return string(answer[:n])
+		return func() string {
+			answer := make([]byte, 4096)
+			n, _ := conn.Read(answer)
+			return string(answer[:n])
+		}
 	}
 }
 
 // TestTermEnds: a term ends 2 s before until, also when until moves back. No request that begins later is acknowledged, those
-// that are under way are told, and the program ends with status 0.
+// that are under way are told and store nothing, and the program ends with status 0. It is stopped meanwhile, as on a machine that pauses.
 func TestTermEnds(t *testing.T) {
 	t.Parallel()
 	for try := 1; !termEnds(t); try++ {
@@ -409,16 +411,23 @@ func termEnds(t *testing.T) (inTime bool) {
 	const body = `{"id":"late","name":"x","config":{}}`
 	head := fmt.Sprintf(" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\nContent-Length: %d\r\n\r\n", len(body))
 	began := time.Now()
-	under := map[string]func() string{
+	under := map[string]func() func() string{
 		"change": m.half("POST /api/v1/ddns/services"+head, body), "other change": m.half("DELETE "+configPath+" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\n", "\r\n"),
 		"page": m.half("GET / HTTP/1.1\r\nAccept: text/html\r\nAccept-Language: en\r\nHost: localhost\r\n", "\r\n"), "read": m.half("GET "+configPath+" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\n", "\r\n"),
 		"probe": m.half("GET /healthz HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\n", "\r\n"),
 	}
 	until := m.grant(1, 0, 5)
-	m.eventually("the term ends", func() bool { return uptime(t) >= until-2 })
-	inTime = true
+	m.eventually("the term ends soon", func() bool { return uptime(t) >= until-3 })
+	support.Must(t, m.cmd.Process.Signal(syscall.SIGSTOP))
+	answers := map[string]func() string{}
 	for name, finish := range under {
-		if got := finish(); got == "" && time.Since(began) >= 5*time.Second {
+		answers[name] = finish()
+	}
+	m.eventually("the term ends", func() bool { return uptime(t) >= until-2 })
+	support.Must(t, m.cmd.Process.Signal(syscall.SIGCONT))
+	inTime = true
+	for name, answer := range answers {
+		if got := answer(); got == "" && time.Since(began) >= 5*time.Second {
 			inTime = false
 		} else if !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.Contains(got, "X-Error-Code: term_over\r\n") || !strings.HasSuffix(got, `{"error":"the term of this machine is over, a change may have been stored: ask the other one"}`+"\n") {
 			t.Errorf("%s: %q", name, got)
@@ -433,7 +442,43 @@ func termEnds(t *testing.T) (inTime bool) {
 		}
 	}
 	m.logged(`msg="the term is over, and the program ends" term=1`)
+	db := openDatabase(t, m.db)
+	if stored := support.Rows(t, db, `SELECT id FROM services WHERE id = 'late' UNION ALL SELECT 'deleted' WHERE NOT EXISTS (SELECT 1 FROM configuration)`); len(stored) > 0 {
+		t.Errorf("stored after the end: %q", stored)
+	}
 	return inTime
+}
+
+// TestSlowClientsAtTheEnd: clients that never end keep the program for no longer than a second after its term.
+func TestSlowClientsAtTheEnd(t *testing.T) {
+	t.Parallel()
+	m := prepared(t).begin()
+	m.grant(1, 0, 119)
+	m.writer()
+	for i := range 40 {
+		m.call(200, "POST", "/api/v1/ddns/services", fmt.Sprintf(`{"id":"s-%d","name":%q,"config":{}}`, i, strings.Repeat("x", 200)))
+	}
+	var reading atomic.Int64
+	for _, text := range []string{"GET /api/v1/ddns/backup", "GET /api/v1/ddns/events/stream", "POST /api/v1/ddns/sync?wait=30", "POST /api/v1/ddns/services"} {
+		conn, err := net.Dial("tcp", m.http)
+		support.Must(t, err)
+		defer conn.Close()
+		conn.(*net.TCPConn).SetReadBuffer(4096)
+		_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n{", text, 1000)
+		support.Must(t, err)
+		go func() {
+			for octet := make([]byte, 1); ; reading.Add(1) { // 32 KiB in 15 s are fast enough for the server
+				conn.Write([]byte(" "))
+				if _, err := conn.Read(octet); err != nil {
+					return
+				}
+				<-time.After(time.Millisecond)
+			}
+		}()
+	}
+	m.eventually("clients read", func() bool { return reading.Load() > 100 })
+	support.Must(t, os.Remove(m.file))
+	m.ends("")
 }
 
 // TestTermOfDatabase: what a program with a term, another one, or none may do with a database of a term.
@@ -457,11 +502,18 @@ func TestTermOfDatabase(t *testing.T) {
 	if got := stored(); got != "[5]" {
 		t.Errorf("stored: %s", got)
 	}
+	none := filepath.Join(filepath.Dir(m.db), "none")
+	n := prepared(t, "-db", none).begin()
+	n.grant(9, 3, 100)
+	n.ends(none + ": it is the database of term 0: want that of term 3, which was restored for term 9, or of term 9 itself")
+	if beside, err := filepath.Glob(none + "*"); err != nil || len(beside) > 0 {
+		t.Errorf("in place of a database that is missing: %q, %v", beside, err)
+	}
 	refused(9, 3, "5: want that of term 3, which was restored for term 9, or of term 9 itself")
 	refused(9, 0, "5: want that of term 0, which was restored for term 9, or of term 9 itself")
 	refused(4, 3, "5: want that of term 3, which was restored for term 4, or of term 4 itself")
 
-	n := m.again().begin() // a restart in the same term, after a kill
+	n = m.again().begin() // a restart in the same term, after a kill
 	n.grant(5, 0, 100)
 	n.writer()
 	n.call(200, "GET", "/api/v1/ddns/services/kept", "")
