@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -151,7 +150,12 @@ func run(ctx context.Context, p process) (err error) {
 	for _, origin := range c.TakeSockets(taken.HTTP, taken.Node, taken.DNSTCP, taken.DNSUDP) {
 		log.Warn("a setting has no effect beside the service manager's sockets", "setting", origin)
 	}
-	if err := runWith(ctx, c, manager, p.hangUps, log, lines); err != nil {
+	err = runWith(ctx, c, manager, p.hangUps, log, lines)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		log.Info("stopped while it started", "error", err)
+		return nil
+	}
+	if err != nil {
 		manager.Status("failed: " + err.Error()) // the caller prints the error
 		return err
 	}
@@ -200,7 +204,7 @@ func write(ctx context.Context, c settings.Settings, manager *systemd.Manager, t
 	unit := systemd.Unit{Manager: manager, Serves: serves, Work: work(p.store), Log: log}
 	log.Info("started", "version", p.api.version, "listen", listen, "dns", p.dns.Addrs(), "nodes", nodes, "db", c.DB)
 	// A request in flight may ask the DNS server, as POST /test does.
-	return daemon.Serve(ctx, log, daemon.List{unit.Begin, p.serveAPI, p.nodes.Serve}, daemon.List{p.dns.Serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
+	return daemon.Serve(ctx, log, daemon.List{unit.Begin, p.serveAPI, p.serveNodes}, daemon.List{p.dns.Serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
 		steps := reloadSteps(c, p.files, p.dns)
 		return daemon.OnHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, p.files.Tries, p.files.Again)
 	}))
@@ -226,10 +230,10 @@ func standby(ctx context.Context, c *settings.Settings, manager *systemd.Manager
 	s := &server{log: log, adapter: web.Adapter{Log: log, Faults: web.NewRefusalLines(log)}}
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Refuse(w, r, web.Fail(msg.Standby)) })
 	front, err := listenHTTP(*c, held.HTTP, time.Second, log)
-	nodes := web.NewServer(web.ServerConfig{Inherited: held.Node, Eighths: lease.Eighths, ShutdownTime: time.Second, TLS: c.Certificate.Nodes, Log: log})
+	nodes, unbound := listenNodes(*c, held.Node, time.Second, log)
 	names, unheard := builtin.Refusing(c.DNS, held.DNSTCP, held.DNSUDP, log)
-	if err := errors.Join(err, unheard); err != nil {
-		return nil, begun, errors.Join(err, held.Close())
+	if err := errors.Join(err, unbound, unheard); err != nil {
+		return nil, begun, err
 	}
 	if err := c.CheckTLS(front.Addrs(), nodes.Addrs()); err != nil {
 		return nil, begun, err
@@ -287,7 +291,8 @@ type program struct {
 	leases      *lease.Table
 	clients     clients
 	engine      *reconcile.Engine
-	nodes       *lease.Listener
+	nodes       *web.Server
+	nodeAPI     *lease.Nodes
 	front       *web.Server
 	api         *server
 	files       *provision.Files
@@ -331,7 +336,8 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	if p.leases, err = newLeases(ctx, p.store, p.checks.Reachable, p.engine.WarnRefused, log); err != nil {
 		return nil, err
 	}
-	if p.nodes, err = p.listenNodes(sockets.Node, fence); err != nil {
+	p.nodeAPI = p.newNodes(fence)
+	if p.nodes, err = listenNodes(c, sockets.Node, shutdownTime, log); err != nil {
 		return nil, err
 	}
 	if p.front, err = listenHTTP(c, sockets.HTTP, shutdownTime, log); err != nil {
@@ -342,7 +348,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	}
 	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, fence: fence, forms: entryForms, certificate: c.Certificate, provisioned: c.Provision != ""}
 	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
-		c.Certificate.WriteMetrics, p.nodes.WriteMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
+		c.Certificate.WriteMetrics, p.writeNodeMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
 	p.files = &provision.Files{
 		Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &p.api.provisionFaults, Transact: p.api.ops.provision, Refused: p.api.ops.tellRefused,
 	}
@@ -489,45 +495,31 @@ func programVersion() string {
 	return info.Main.Version
 }
 
-// listenHTTP listens on all addresses of the API or on none.
-func listenHTTP(c settings.Settings, inherited []net.Listener, stopTime time.Duration, log *slog.Logger) (*web.Server, error) {
-	for _, l := range inherited {
-		if err := web.Guarded(l, c.Tokens != nil); err != nil {
-			return nil, fmt.Errorf("the service manager's socket %s %w", l.Addr(), err)
-		}
-	}
-	listeners, err := c.BindAPI()
-	if err != nil {
-		return nil, err
-	}
-	return web.NewServer(web.ServerConfig{
-		Listeners: listeners, Inherited: inherited, ShutdownTime: stopTime, Log: log, TLS: c.Certificate.API,
-	}), nil
-}
-
 // serveAPI answers requests until ctx ends.
 func (p *program) serveAPI(ctx context.Context) error {
 	return p.front.Serve(ctx, guarded(p.settings, p.api, p.api.routes()))
 }
 
-// guarded puts the guards of the API before its routes.
-func guarded(c settings.Settings, s *server, routes http.Handler) web.Handlers {
-	guards := web.GuardConfig{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: s.deny, Log: s.log}
-	return web.Handlers{
-		TCP:  web.Speaking(c.Language, s.adapter.Safe(web.GuardTCP(guards, routes))),
-		Unix: web.Speaking(c.Language, s.adapter.Safe(web.GuardSite(guards, routes))),
-	}
-}
-
-// listenNodes listens on all addresses of the nodes' listener or on none.
-func (p *program) listenNodes(inherited []net.Listener, fence web.Fence) (*lease.Listener, error) {
-	c := p.settings
+// newNodes makes the API of the nodes.
+func (p *program) newNodes(fence web.Fence) *lease.Nodes {
 	fence.Durable = nil // a renewal never waits for it
-	routes := lease.NewNodes(lease.ListenerConfig{
-		Leases: p.leases, Proxies: c.Proxies, Listed: p.store.ledger.Listed, Broken: broken, Fence: fence, Log: p.log,
+	return lease.NewNodes(lease.ListenerConfig{
+		Leases: p.leases, Proxies: p.settings.Proxies, Listed: p.store.ledger.Listed, Broken: broken, Fence: fence, Log: p.log,
 		Doors: acme.Calls(acme.Config{Leases: p.leases, Expect: p.engine.Expect, Taken: p.secondaries.Taken}),
 	})
-	return lease.ListenNodes(c.NodeListen, c.Language, web.ServerConfig{Inherited: inherited, ShutdownTime: shutdownTime, TLS: c.Certificate.Nodes}, routes)
+}
+
+// serveNodes answers requests of nodes until ctx ends.
+func (p *program) serveNodes(ctx context.Context) error {
+	return p.nodes.Serve(ctx, web.Handlers{TCP: web.Speaking(p.settings.Language, p.nodeAPI.Handler())})
+}
+
+// writeNodeMetrics writes the figures of the nodes' listener, none without sockets.
+func (p *program) writeNodeMetrics(page *daemon.Page) {
+	if len(p.nodes.Addrs()) > 0 {
+		p.nodeAPI.WriteMetrics(page)
+		p.nodes.WriteMetrics(page, "meshddns_node")
+	}
 }
 
 // credentialFolder returns the folder with the secrets of the provisioning file.

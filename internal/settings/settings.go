@@ -183,10 +183,15 @@ func (s *Settings) BindAPI() ([]net.Listener, error) {
 	return web.Listen(web.ListenConfig{List: s.Listen, Flag: "-listen", Group: s.SocketGroup, Token: s.Tokens != nil})
 }
 
+// BindNodes binds the addresses of the nodes' listener. It allows all of them, because each request needs a token.
+func (s *Settings) BindNodes() ([]net.Listener, error) {
+	return web.Listen(web.ListenConfig{List: s.NodeListen, Flag: "-node-listen", Token: true})
+}
+
 // Bind binds all addresses. The sockets are for TakeSockets; after an error the caller closes them.
 func (s *Settings) Bind() (http, node, dnsTCP []net.Listener, dnsUDP []net.PacketConn, err error) {
 	http, err = s.BindAPI()
-	node, unbound := web.Listen(web.ListenConfig{List: s.NodeListen, Flag: "-node-listen", Token: true})
+	node, unbound := s.BindNodes()
 	dnsTCP, dnsUDP, unheard := nameserver.Bind(s.DNS.Addresses)
 	return http, node, dnsTCP, dnsUDP, errors.Join(err, unbound, unheard)
 }

@@ -134,14 +134,10 @@ func fileURI(path string) string { return "file:" + (&url.URL{Path: path}).Escap
 
 // begin reads the version of the file, and brings the tables to today's.
 func (d *Database) begin(ctx context.Context) error {
-	version, err := d.schema.VersionOf(ctx, d.Writer)
-	if FaultOf(err) == Full {
+	version, stored, err := d.look(ctx, d.Writer)
+	switch {
+	case FaultOf(err) == Full:
 		return d.beginFrozen(ctx, err)
-	}
-	stored, unread := storedTerm(ctx, d.Writer)
-	switch err = cmp.Or(err, unread, d.schema.Term.takes(stored)); {
-	case version > d.schema.Version():
-		return d.schema.Newer(version, d.file)
 	case err != nil:
 		return err
 	case 0 < version && version < d.schema.Version():
@@ -166,14 +162,19 @@ func (d *Database) begin(ctx context.Context) error {
 	return d.file.CheckLogged()
 }
 
-// storedTerm reads the term of a file, 0 if it has none.
-func storedTerm(ctx context.Context, q Queryer) (term int64, err error) {
+// look reads version and term of the file, 0 for none. It refuses a newer version, and a term that ours does not follow.
+func (d *Database) look(ctx context.Context, q Queryer) (version int, term int64, err error) {
+	if version, err = d.schema.VersionOf(ctx, q); err == nil && version > d.schema.Version() {
+		err = d.schema.Newer(version, d.file)
+	}
 	var has bool
-	err = q.QueryRowContext(ctx, `SELECT count(*) FROM pragma_table_info('appliance') WHERE name = 'term'`).Scan(&has)
+	if err == nil {
+		err = q.QueryRowContext(ctx, `SELECT count(*) FROM pragma_table_info('appliance') WHERE name = 'term'`).Scan(&has)
+	}
 	if err == nil && has {
 		err = q.QueryRowContext(ctx, `SELECT term FROM appliance`).Scan(&term)
 	}
-	return term, err
+	return version, term, cmp.Or(err, d.schema.Term.takes(term))
 }
 
 // beginFrozen makes the database readable on a disk without room for the index of the WAL. A
@@ -185,18 +186,12 @@ func (d *Database) beginFrozen(ctx context.Context, full error) error {
 		}
 	}
 	d.pools.Freeze()
-	var version int
-	if err := d.Reader.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
-		return err
-	}
-	stored, err := storedTerm(ctx, d.Reader)
-	switch err = cmp.Or(err, d.schema.Term.takes(stored)); {
+	version, stored, err := d.look(ctx, d.Reader)
+	switch {
 	case err != nil:
 		return err
 	case stored != d.schema.Term.Number:
 		return fmt.Errorf("store the term: %w", full)
-	case version > d.schema.Version():
-		return d.schema.Newer(version, d.file)
 	case version < d.schema.Version():
 		return fmt.Errorf("bring the schema from version %d to %d: %w", version, d.schema.Version(), full)
 	}

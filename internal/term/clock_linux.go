@@ -1,8 +1,8 @@
 package term
 
 import (
+	"cmp"
 	"math"
-	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -23,12 +23,10 @@ func boottime() float64 {
 	return time.Duration(now.Nano()).Seconds()
 }
 
-// limitQueue is a net.Dialer.Control.
-func limitQueue(network, _ string, conn syscall.RawConn) (err error) {
-	if strings.HasPrefix(network, "tcp") {
-		conn.Control(func(fd uintptr) {
-			err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(queueTime.Milliseconds()))
-		})
-	}
-	return err
+// limitQueue makes the kernel give up what the peer of a TCP connection has not acknowledged for queueTime.
+func limitQueue(conn syscall.RawConn) (err error) {
+	closed := conn.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(queueTime.Milliseconds()))
+	})
+	return cmp.Or(err, closed)
 }

@@ -18,12 +18,14 @@ func Dial(ctx context.Context, dialer net.Dialer, network, address string) (net.
 	if t.Over() {
 		return nil, ErrOver
 	}
-	dialer.Control = limitQueue
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	raw, err := conn.(syscall.Conn).SyscallConn()
+	if _, isTCP := conn.(*net.TCPConn); err == nil && isTCP {
+		err = limitQueue(raw)
+	}
 	if err != nil {
 		conn.Close()
 		return nil, err
