@@ -863,3 +863,31 @@ func TestStreamsAtOnce(t *testing.T) {
 		return response.StatusCode == http.StatusOK
 	})
 }
+
+// counted is a context that ends after some looks at it.
+type counted struct {
+	context.Context
+	end  func()
+	left atomic.Int64
+}
+
+func (c *counted) Done() <-chan struct{} {
+	if c.left.Add(-1) < 0 {
+		c.end()
+	}
+	return c.Context.Done()
+}
+
+// TestStoppedWhileItStarts: a signal to end is no fault, whenever it comes.
+func TestStoppedWhileItStarts(t *testing.T) {
+	p := process{args: []string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "a.db"), "-ipv4", "none", "-ipv6", "none"}, stdout: io.Discard}
+	for looks, log := int64(0), (&support.Log{}); !strings.Contains(log.String(), "msg=started"); looks++ {
+		c := &counted{}
+		c.Context, c.end = context.WithCancel(t.Context())
+		c.left.Store(looks)
+		p.stderr = log
+		if err := run(c, p); err != nil {
+			t.Errorf("ended at look %d: %v", looks, err)
+		}
+	}
+}
