@@ -61,7 +61,7 @@ func inTerm(t *testing.T) (ctx context.Context, end func()) {
 	support.WriteFile(t, path, fmt.Sprintf(`{"term": 7, "asked": %f, "until": %f, "boot_id": %q}`, now, now+100, strings.TrimSpace(string(boot))))
 	held, err := term.Await(t.Context(), path, slog.New(slog.DiscardHandler))
 	support.Must(t, err)
-	t.Cleanup(held.Close)
+	t.Cleanup(func() { held.Run(t.Context(), func(context.Context) error { return nil }) }) // which ends its looks
 	ctx, cancel := held.Context(t.Context())
 	t.Cleanup(cancel)
 	return ctx, func() {
