@@ -177,7 +177,7 @@ type mistake struct{ file, old, new string }
 
 var controls = []control{
 	{name: "nothing after the fsync looks at the clock", story: "paused in a commit", finds: `two writers`, program: []mistake{
-		{"internal/web/fence.go", "w.refused = true, w.adapter.Fence.over()", "w.refused = true, false"},
+		{"internal/web/envelope.go", "w.intime = !w.adapter.Fence.over()", "w.intime = true"},
 	}},
 	{name: "one replica path for all terms", story: "Litestream goes on after a pause, without its agent", finds: `a lost write|no machine acknowledges`, agent: []mistake{
 		{"", "REPLICA_TERM=$1 exec", "REPLICA_TERM=1 exec"},
