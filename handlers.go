@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime"
 	"slices"
@@ -28,7 +27,6 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/daemon"
 	"meshddns/internal/events"
-	"meshddns/internal/lease"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
@@ -36,7 +34,6 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/internal/rights"
 	"meshddns/internal/secrets"
-	"meshddns/internal/settings"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
 )
@@ -66,39 +63,6 @@ func newServer(ops operations, version string, log *slog.Logger, figures ...func
 	s.sender = &notify.Sender{Targets: ops.store.targets, History: ops.store.events, Well: func(ctx context.Context) bool { return s.provisionFaults.Load() == 0 && s.ops.well(ctx) }, Log: log}
 	s.status = s.newPage()
 	return s
-}
-
-// listenHTTP listens on all addresses of the API or on none.
-func listenHTTP(c settings.Settings, inherited []net.Listener, stopTime time.Duration, log *slog.Logger) (*web.Server, error) {
-	for _, l := range inherited {
-		if err := web.Guarded(l, c.Tokens != nil); err != nil {
-			return nil, fmt.Errorf("the service manager's socket %s %w", l.Addr(), err)
-		}
-	}
-	listeners, err := c.BindAPI()
-	if err != nil {
-		return nil, err
-	}
-	return web.NewServer(web.ServerConfig{
-		Listeners: listeners, Inherited: inherited, ShutdownTime: stopTime, Log: log, TLS: c.Certificate.API,
-	}), nil
-}
-
-// listenNodes listens on all addresses of the nodes' listener or on none.
-func listenNodes(c settings.Settings, inherited []net.Listener, stopTime time.Duration, log *slog.Logger) (*web.Server, error) {
-	listeners, err := c.BindNodes()
-	return web.NewServer(web.ServerConfig{
-		Listeners: listeners, Inherited: inherited, Eighths: lease.Eighths, ShutdownTime: stopTime, Log: log, TLS: c.Certificate.Nodes,
-	}), err
-}
-
-// guarded puts the guards of the API before its routes.
-func guarded(c settings.Settings, s *server, routes http.Handler) web.Handlers {
-	guards := web.GuardConfig{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: s.deny, Log: s.log}
-	return web.Handlers{
-		TCP:  web.Speaking(c.Language, s.adapter.Safe(web.GuardTCP(guards, routes))),
-		Unix: web.Speaking(c.Language, s.adapter.Safe(web.GuardSite(guards, routes))),
-	}
 }
 
 // newPage makes the status page.

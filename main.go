@@ -169,7 +169,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	err = t.Run(ctx, func(ctx context.Context) error { return write(ctx, c, manager, t, begun, hangUps, log, lines) })
+	err = t.Run(ctx, func(ctx context.Context) error { return runTerm(ctx, c, manager, t, begun, hangUps, log, lines) })
 	if t.Over() {
 		log.Info("the term is over, and the program ends", "term", t.Number, "error", err)
 		return nil
@@ -177,8 +177,8 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	return err
 }
 
-// write opens the database and serves until ctx ends. A nil Term has no end. It calls begun once the program is made.
-func write(ctx context.Context, c settings.Settings, manager *systemd.Manager, t *term.Term, begun func(), hangUps <-chan os.Signal, log *slog.Logger, lines *daemon.LogQueue) (err error) {
+// runTerm opens the database and serves until ctx ends. A nil Term has no end. It calls begun once the program is made.
+func runTerm(ctx context.Context, c settings.Settings, manager *systemd.Manager, t *term.Term, begun func(), hangUps <-chan os.Signal, log *slog.Logger, lines *daemon.LogQueue) (err error) {
 	p, err := newProgram(ctx, c, manager.Sockets, t, log, lines)
 	if err != nil {
 		return err
@@ -229,8 +229,8 @@ func standby(ctx context.Context, c *settings.Settings, manager *systemd.Manager
 	}
 	s := &server{log: log, adapter: web.Adapter{Log: log, Faults: web.NewRefusalLines(log)}}
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Refuse(w, r, web.Fail(msg.Standby)) })
-	front, err := listenHTTP(*c, held.HTTP, time.Second, log)
-	nodes, unbound := listenNodes(*c, held.Node, time.Second, log)
+	front, err := c.ListenAPI(held.HTTP, time.Second, log)
+	nodes, unbound := c.ListenNodes(held.Node, time.Second, log)
 	names, unheard := builtin.Refusing(c.DNS, held.DNSTCP, held.DNSUDP, log)
 	if err := errors.Join(err, unbound, unheard); err != nil {
 		return nil, begun, err
@@ -337,10 +337,10 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 		return nil, err
 	}
 	p.nodeAPI = p.newNodes(fence)
-	if p.nodes, err = listenNodes(c, sockets.Node, shutdownTime, log); err != nil {
+	if p.nodes, err = c.ListenNodes(sockets.Node, shutdownTime, log); err != nil {
 		return nil, err
 	}
-	if p.front, err = listenHTTP(c, sockets.HTTP, shutdownTime, log); err != nil {
+	if p.front, err = c.ListenAPI(sockets.HTTP, shutdownTime, log); err != nil {
 		return nil, err
 	}
 	if err = c.CheckTLS(p.front.Addrs(), p.nodes.Addrs()); err != nil {
@@ -498,6 +498,15 @@ func programVersion() string {
 // serveAPI answers requests until ctx ends.
 func (p *program) serveAPI(ctx context.Context) error {
 	return p.front.Serve(ctx, guarded(p.settings, p.api, p.api.routes()))
+}
+
+// guarded puts the guards of the API before its routes.
+func guarded(c settings.Settings, s *server, routes http.Handler) web.Handlers {
+	guards := web.GuardConfig{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: s.deny, Log: s.log}
+	return web.Handlers{
+		TCP:  web.Speaking(c.Language, s.adapter.Safe(web.GuardTCP(guards, routes))),
+		Unix: web.Speaking(c.Language, s.adapter.Safe(web.GuardSite(guards, routes))),
+	}
 }
 
 // newNodes makes the API of the nodes.

@@ -33,9 +33,6 @@ type ListenerConfig struct {
 	Log     *slog.Logger
 }
 
-// Eighths is the share of the descriptors for connections of nodes, of which 512 are the most.
-const Eighths = 2
-
 // Door answers a call of a node.
 type Door func(*http.Request, Lease) (web.Reply, error)
 

@@ -5,6 +5,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -178,20 +179,46 @@ func (c collector) set(o option, origin, text string) {
 	c[o.name] = was
 }
 
-// BindAPI binds the addresses of the API.
-func (s *Settings) BindAPI() ([]net.Listener, error) {
+// bindAPI binds the addresses of the API.
+func (s *Settings) bindAPI() ([]net.Listener, error) {
 	return web.Listen(web.ListenConfig{List: s.Listen, Flag: "-listen", Group: s.SocketGroup, Token: s.Tokens != nil})
 }
 
-// BindNodes binds the addresses of the nodes' listener. It allows all of them, because each request needs a token.
-func (s *Settings) BindNodes() ([]net.Listener, error) {
+// bindNodes binds the addresses of the nodes' listener. It allows all of them, because each request needs a token.
+func (s *Settings) bindNodes() ([]net.Listener, error) {
 	return web.Listen(web.ListenConfig{List: s.NodeListen, Flag: "-node-listen", Token: true})
+}
+
+// ListenAPI listens on all addresses of the API or on none, and on the service manager's sockets.
+func (s *Settings) ListenAPI(inherited []net.Listener, stopTime time.Duration, log *slog.Logger) (*web.Server, error) {
+	for _, l := range inherited {
+		if err := web.Guarded(l, s.Tokens != nil); err != nil {
+			return nil, fmt.Errorf("the service manager's socket %s %w", l.Addr(), err)
+		}
+	}
+	listeners, err := s.bindAPI()
+	if err != nil {
+		return nil, err
+	}
+	return web.NewServer(web.ServerConfig{Listeners: listeners, Inherited: inherited, ShutdownTime: stopTime, Log: log, TLS: s.Certificate.API}), nil
+}
+
+// nodeEighths is the share of the descriptors for connections of nodes, of which 512 are the most.
+const nodeEighths = 2
+
+// ListenNodes listens on all addresses of the nodes' listener or on none, and on the service manager's sockets.
+func (s *Settings) ListenNodes(inherited []net.Listener, stopTime time.Duration, log *slog.Logger) (*web.Server, error) {
+	listeners, err := s.bindNodes()
+	if err != nil {
+		return nil, err
+	}
+	return web.NewServer(web.ServerConfig{Listeners: listeners, Inherited: inherited, Eighths: nodeEighths, ShutdownTime: stopTime, Log: log, TLS: s.Certificate.Nodes}), nil
 }
 
 // Bind binds all addresses. The sockets are for TakeSockets; after an error the caller closes them.
 func (s *Settings) Bind() (http, node, dnsTCP []net.Listener, dnsUDP []net.PacketConn, err error) {
-	http, err = s.BindAPI()
-	node, unbound := s.BindNodes()
+	http, err = s.bindAPI()
+	node, unbound := s.bindNodes()
 	dnsTCP, dnsUDP, unheard := nameserver.Bind(s.DNS.Addresses)
 	return http, node, dnsTCP, dnsUDP, errors.Join(err, unbound, unheard)
 }
