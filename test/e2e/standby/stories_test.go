@@ -139,6 +139,7 @@ func TestStories(t *testing.T) {
 			t.Parallel()
 			var variables []string
 			if s.guest && os.Getenv(mark) == "" {
+				needs(t)
 				variables = guestClock.make(t)
 			}
 			if !inside(t, variables...) {
