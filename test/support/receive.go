@@ -6,7 +6,7 @@ import (
 )
 
 // Patience bounds a wait that nothing else bounds: an answer, or a value of a channel.
-const Patience = time.Minute
+const Patience = 3 * time.Minute
 
 // Receive takes what comes from a channel, or ends the test.
 func Receive[T any](t testing.TB, from <-chan T) (v T) {
