@@ -105,7 +105,7 @@ CREATE TABLE usages (
         ('none', 'pending', 'published', 'failed', 'conflict', 'withdrawing')), -- of its publishing, as it is told
     place         INTEGER NOT NULL DEFAULT 0, -- id of the place that the state is about; 0: none
     rival         TEXT    NOT NULL DEFAULT '' -- in a conflict of two networks, the network that has the name
-) STRICT;
+, tenant INTEGER NOT NULL DEFAULT 0) STRICT; -- tenant: 1: a token of its service only has reserved it
 
 -- A service gives each custom prefix once, even to concurrent requests. The prefix is
 -- compared as part of the name, in lower case as in DNS (RFC 4343). A prefix that begins
