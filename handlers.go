@@ -34,7 +34,6 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/internal/rights"
 	"meshddns/internal/secrets"
-	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
 )
 
@@ -78,60 +77,61 @@ const (
 	testTime    = 30 * time.Second
 )
 
-// routes is the whole API. Beside each route is the rule that says which roles may use it.
+// routes is the whole API. Beside each route are the rule that says which roles may use it, and the members of its query. The
+// calls that other programs made before this one take any member.
 func (s *server) routes() http.Handler {
 	mux := s.requests.Mux(func(w http.ResponseWriter, r *http.Request) { s.adapter.Refuse(w, r, errNotPermitted) })
 	a := s.adapter
 	a.Missing = s.status.Missing
 	log, handle := answers.NewFeed(s.ops.store.events, a), a.Handle
-	mux.Handle("GET /api/v1/ddns/config", rights.Readers, handle(s.configuration))
+	mux.Handle("GET /api/v1/ddns/config", rights.Readers, handle(s.configuration, web.AnyMember))
 	mux.Handle("PUT /api/v1/ddns/config", rights.Admins, handle(s.putConfiguration))
 	mux.Handle("DELETE /api/v1/ddns/config", rights.Admins, handle(s.deleteConfiguration))
 	mux.Handle("POST /api/v1/ddns/test", rights.Admins, handle(s.testConnection))
 	mux.Handle("POST /api/v1/ddns/sync", rights.Admins, handle(s.synchronise, "dry_run", "sweep"))
 	mux.Handle("GET /api/v1/ddns/sync", rights.Readers, handle(s.lastReport))
-	mux.Handle("GET /api/v1/ddns/leftovers", rights.Readers, a.Stream(s.leftovers))
+	mux.Handle("GET /api/v1/ddns/leftovers", rights.Readers, web.List(a, s.leftovers))
 	mux.Handle("DELETE /api/v1/ddns/leftovers/{id}", rights.Admins, handle(s.forgetLeftover))
 	mux.Handle("POST /api/v1/ddns/adopt", rights.Admins, handle(s.adopt, "dry_run"))
 	mux.Handle("GET /api/v1/ddns/providers", rights.All, handle(s.providers))
 
 	mux.Handle("POST /api/v1/ddns/usages", rights.Tenants, handle(s.createUsage, "wait"))
-	mux.Handle("GET /api/v1/ddns/check-prefix", rights.All, handle(s.checkPrefix))
-	mux.Handle("GET /api/v1/ddns/usages/available", rights.All, http.HandlerFunc(s.availableUsages))
+	mux.Handle("GET /api/v1/ddns/check-prefix", rights.All, handle(s.checkPrefix, web.AnyMember))
+	mux.Handle("GET /api/v1/ddns/usages/available", rights.All, web.List(a, s.availableUsages, web.AnyMember))
 	mux.Handle("GET /api/v1/ddns/usages/{id}", rights.All, handle(s.usage))
 	mux.Handle("PATCH /api/v1/ddns/usages/{id}", rights.Tenants, handle(s.changeUsage, "wait"))
 	mux.Handle("DELETE /api/v1/ddns/usages/{id}", rights.Tenants, handle(s.releaseUsage, "force", "wait"))
 	mux.Handle("POST /api/v1/ddns/usages/{id}/leases", rights.Tenants, handle(s.ops.leases.Post, "replace"))
-	mux.Handle("GET /api/v1/ddns/usages/{id}/leases", rights.All, handle(s.ops.leases.List))
+	mux.Handle("GET /api/v1/ddns/usages/{id}/leases", rights.All, web.List(a, s.ops.leases.List))
 	mux.Handle("DELETE /api/v1/ddns/usages/{id}/leases/{lease}", rights.Tenants, handle(s.ops.leases.Remove))
 
-	mux.Handle("GET /api/v1/ddns/usages/{id}/events", rights.All, a.Stream(log.Usage))
-	mux.Handle("GET /api/v1/ddns/events", rights.Readers, http.HandlerFunc(log.Events))
+	mux.Handle("GET /api/v1/ddns/usages/{id}/events", rights.All, web.List(a, log.Usage, "kind"))
+	mux.Handle("GET /api/v1/ddns/events", rights.Readers, log.Events())
 
 	mux.Handle("POST /api/v1/ddns/services", rights.Admins, handle(serviceSaver(s.ops.registerService)))
-	mux.Handle("GET /api/v1/ddns/services", rights.Readers, a.Stream(s.services))
+	mux.Handle("GET /api/v1/ddns/services", rights.Readers, web.List(a, s.services))
 	mux.Handle("GET /api/v1/ddns/services/{id}", rights.All, handle(s.service))
 	mux.Handle("PUT /api/v1/ddns/services/{id}", rights.Admins, handle(serviceSaver(s.ops.replaceService)))
 	mux.Handle("DELETE /api/v1/ddns/services/{id}", rights.Admins, handle(s.deleteService))
 
-	mux.Handle("GET /api/v1/ddns/notifications", rights.Readers, handle(s.ops.store.targets.List))
+	mux.Handle("GET /api/v1/ddns/notifications", rights.Readers, web.List(a, s.ops.store.targets.List))
 	mux.Handle("GET /api/v1/ddns/notifications/{id}", rights.Readers, handle(s.ops.store.targets.Show))
 	mux.Handle("PUT /api/v1/ddns/notifications/{id}", rights.Admins, handle(s.ops.store.targets.Put))
 	mux.Handle("DELETE /api/v1/ddns/notifications/{id}", rights.Admins, handle(s.ops.store.targets.Remove))
 	mux.Handle("POST /api/v1/ddns/notifications/{id}/test", rights.Admins, handle(s.sender.Test))
 	mux.Handle("GET /api/v1/ddns/addresses", rights.All, handle(s.addresses))
-	mux.Handle("GET /api/v1/ddns/secondaries", rights.Readers, handle(s.ops.secondaries.List))
+	mux.Handle("GET /api/v1/ddns/secondaries", rights.Readers, web.List(a, s.ops.secondaries.List))
 	mux.Handle("GET /api/v1/ddns/secondaries/{id}", rights.Readers, handle(s.ops.secondaries.Show))
 	mux.Handle("PUT /api/v1/ddns/secondaries/{id}", rights.Admins, handle(s.ops.secondaries.Put))
 	mux.Handle("DELETE /api/v1/ddns/secondaries/{id}", rights.Admins, handle(s.ops.store.secondaries.Remove))
 
 	mux.Handle("GET /api/v1/ddns/state", rights.Readers, a.Pieces(s.state))
 	mux.Handle("DELETE /api/v1/ddns/state", rights.Admins, handle(s.withdrawState, "dry_run"))
-	mux.Handle("GET /api/v1/ddns/backup", rights.Admins, http.HandlerFunc(s.backup))
+	mux.Handle("GET /api/v1/ddns/backup", rights.Admins, a.Only(s.backup))
 	mux.Handle("GET /healthz", rights.All, handle(s.health))
 	mux.Handle("OPTIONS /{$}", rights.All, handle(s.health)) // what HAProxy asks for by default
-	mux.Handle("GET /metrics", rights.Readers, http.HandlerFunc(s.metrics))
-	mux.Handle("GET /api/v1/ddns/openapi.json", rights.All, http.HandlerFunc(s.contract))
+	mux.Handle("GET /metrics", rights.Readers, a.Only(s.metrics))
+	mux.Handle("GET /api/v1/ddns/openapi.json", rights.All, a.Only(s.contract))
 	s.status.Routes(func(route string, page http.Handler) { mux.Handle(route, rights.Readers, page) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.Route(mux.Routes, w, r.WithContext(events.By(r.Context(), web.Caller(r))))
@@ -269,20 +269,14 @@ func (s *server) lastReport(r *http.Request) (web.Reply, error) {
 	return web.Reply{Data: answers.Report(*last, next, web.Language(r))}, err
 }
 
-// leftovers lists them: a page when a limit is given, else all of them, streamed.
-func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
-	query, err := web.ParseQuery(r)
-	limit, after, fault := web.PageQuery(query)
-	if err := cmp.Or(err, fault); err != nil {
-		return web.Refused(err)
-	}
-	page := func(after int64, size int) ([]reconcile.StoredPlace, error) {
-		return s.ops.store.ledger.Leftovers(r.Context(), after, size)
-	}
-	return web.List(limit, after, page, func(p reconcile.StoredPlace) (int64, any, error) {
-		due, err := s.ops.store.ledger.NameDue(r.Context(), p.Place.Name)
-		return p.Place.ID, answers.NewLeftover(p.Place, p.Since, due, web.Language(r)), err
-	})
+func (s *server) leftovers(r *http.Request) (web.PartReader[int64], error) {
+	return func(after int64, size int) (web.Part[int64], error) {
+		rows, err := s.ops.store.ledger.Leftovers(r.Context(), after, size)
+		return web.Rows(rows, err, func(p reconcile.StoredPlace) (int64, any, error) {
+			due, err := s.ops.store.ledger.NameDue(r.Context(), p.Place.Name)
+			return p.Place.ID, answers.NewLeftover(p.Place, p.Since, due, web.Language(r)), err
+		})
+	}, nil
 }
 
 func (s *server) addresses(r *http.Request) (web.Reply, error) {
@@ -394,54 +388,26 @@ func (s *server) checkPrefix(r *http.Request) (web.Reply, error) {
 	return answer, nil
 }
 
-// availableUsages lists usages: a page when a limit is given, else all of them, streamed.
-func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
-	filter, limit, err := listingQuery(r)
-	if err != nil {
-		s.adapter.Refuse(w, r, err)
-		return
-	}
-	read := func(after int64, size int) answers.ListPage {
-		f := filter
-		f.after = after
-		return s.page(r, f, size)
-	}
-	first := read(filter.after, answers.FirstSize(limit))
-	if first.Err != nil {
-		s.adapter.Refuse(w, r, first.Err)
-		return
-	}
-	w.Header().Set("Content-Type", web.MediaType)
-	if err := answers.WriteList(w, limit, first, read); err != nil {
-		s.adapter.BreakOff(r, err)
-	}
-}
-
-// page reads at most limit usages that the filter selects.
-func (s *server) page(r *http.Request, f usageFilter, limit int) (listed answers.ListPage) {
-	defer daemon.Catch(&listed.Err)
-	language := web.Language(r)
-	return s.ops.store.Listing(r.Context(), f, limit, func(f mesh.Fault) string { return f.In(language) })
-}
-
-func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
+func (s *server) availableUsages(r *http.Request) (web.PartReader[int64], error) {
 	query, err := web.ParseQuery(r)
-	if err != nil {
-		return filter, 0, err
-	}
-	filter = usageFilter{serviceID: query.Get("service_id"), state: reconcile.PlaceState(query.Get("state"))}
+	filter := usageFilter{serviceID: query.Get("service_id"), state: reconcile.PlaceState(query.Get("state"))}
+	filter.prefix = sql.NullString{String: query.Get("prefix"), Valid: query.Has("prefix")}
+	filter.name = sql.NullString{String: query.Get("name"), Valid: query.Has("name")}
 	if filter.state != "" && !slices.Contains(reconcile.UsageStates, filter.state) {
-		return filter, 0, web.Fail(msg.QueryInvalid, "state", reconcile.StateChoices())
+		return nil, web.Fail(msg.QueryInvalid, "state", reconcile.StateChoices())
 	}
 	if text := query.Get("network_id"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return filter, 0, web.Fail(msg.QueryInvalid, "network_id", msg.Phrase{ID: msg.TypeUint64})
+			return nil, web.Fail(msg.QueryInvalid, "network_id", msg.Phrase{ID: msg.TypeUint64})
 		}
 		filter.network = sql.Null[mesh.NetworkID]{V: mesh.NetworkID(n), Valid: true}
 	}
-	limit, filter.after, err = web.PageQuery(query)
-	return filter, limit, err
+	say := func(f mesh.Fault) string { return f.In(web.Language(r)) }
+	return func(after int64, size int) (web.Part[int64], error) {
+		filter.after = after
+		return s.ops.store.Listing(r.Context(), filter, size, say)
+	}, err
 }
 
 func (s *server) usage(r *http.Request) (web.Reply, error) {
@@ -551,12 +517,12 @@ func (s *server) metBy(r *http.Request) (func(mesh.Service) metService, error) {
 	}, err
 }
 
-func (s *server) services(r *http.Request) iter.Seq2[any, error] {
+func (s *server) services(r *http.Request) (web.PartReader[string], error) {
 	met, err := s.metBy(r)
-	if err != nil {
-		return web.Refused(err)
-	}
-	return sqlite.Made(s.ops.store.AllServices(r.Context()), func(v mesh.Service) (any, bool) { return met(v), true })
+	return func(after string, size int) (web.Part[string], error) {
+		rows, err := s.ops.store.Services(r.Context(), after, size)
+		return web.Rows(rows, err, func(v mesh.Service) (string, any, error) { return v.ID, met(v), nil })
+	}, err
 }
 
 func (s *server) service(r *http.Request) (web.Reply, error) {

@@ -35,6 +35,7 @@ import (
 	"meshddns/internal/rights"
 	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/web"
 )
 
 // schemaSQL is today's schema, which a new file gets.
@@ -478,10 +479,12 @@ func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (coun
 
 // usageFilter selects usages; a zero field selects all.
 type usageFilter struct {
-	serviceID string
+	prefix    sql.NullString // in any letter case
+	name      sql.NullString // the full name, or what stands behind its first label
 	network   sql.Null[mesh.NetworkID]
 	state     reconcile.PlaceState // of the publishing
-	after     int64                // only those with a higher seq
+	serviceID string
+	after     int64 // only those with a higher seq
 }
 
 // Usages reads at most limit usages in the order of their reservation.
@@ -500,25 +503,25 @@ func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[mesh.Usage,
 	})
 }
 
-// where returns the conditions for at most limit usages, and their arguments.
+// where returns the conditions for at most limit usages, and their arguments. The first of them has the index of the search.
 func (f usageFilter) where(limit int) (query string, args []any) {
 	query, args = ` WHERE u.seq > ?`, []any{f.after}
-	switch {
-	case f.network.Valid:
-		query, args = ` WHERE u.seq IN (SELECT seq FROM bindings WHERE network_id = ? AND seq > ? ORDER BY seq)`, []any{f.network, f.after}
-		if f.serviceID != "" {
-			query, args = query+` AND u.provider_id = ?`, append(args, f.serviceID)
-		}
-		if f.state != "" {
-			query, args = query+` AND +u.state = ?`, append(args, f.state)
-		}
-	case f.state != "" && f.serviceID != "":
-		query, args = ` WHERE u.state = ? AND u.seq > ? AND +u.provider_id = ?`, []any{f.state, f.after, f.serviceID}
-	case f.state != "":
-		query, args = ` WHERE u.state = ? AND u.seq > ?`, []any{f.state, f.after}
-	case f.serviceID != "":
-		query, args = ` WHERE u.provider_id = ? AND u.seq > ?`, []any{f.serviceID, f.after}
+	if f.prefix.Valid || f.name.Valid || f.network.Valid { // few usages, which are sorted
+		query = ` WHERE +u.seq > ?`
 	}
+	plus := ""
+	also := func(given bool, column, condition string, values ...any) {
+		if given {
+			query, args, plus = query+` AND `+plus+column+condition, append(args, values...), "+"
+		}
+	}
+	also(f.name.Valid, `u.name`, ` IN (SELECT value FROM json_each(?))`, sqlite.TextList(mesh.Meant(f.name.String)))
+	below := mesh.FullName(dns.Fold(f.prefix.String), "")
+	also(f.prefix.Valid, `u.name`, ` BETWEEN ? AND ?`, below, below+"\x7f") // no octet of a name is greater
+	also(f.prefix.Valid, `u.record_prefix`, ` = ? COLLATE NOCASE`, f.prefix)
+	also(f.network.Valid, `u.seq`, ` IN (SELECT seq FROM bindings WHERE network_id = ? AND seq > ? ORDER BY seq)`, f.network, f.after)
+	also(f.state != "", `u.state`, ` = ?`, f.state)
+	also(f.serviceID != "", `u.provider_id`, ` = ?`, f.serviceID)
 	return query + ` AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ? + 0`, append(args, limit)
 }
 
@@ -528,15 +531,16 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 	return seq, err
 }
 
-// Listing reads the same usages as Usages, as a page of the list in JSON. say gives the text of a
+// Listing reads the same usages as Usages, as a part of the list in JSON. say gives the text of a
 // fault. SQLite writes the JSON, because scanning a row costs more than writing it.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(mesh.Fault) string) (listed answers.ListPage) {
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(mesh.Fault) string) (listed web.Part[int64], err error) {
 	var permitted bool
 	if f.serviceID, permitted = rights.Narrow(ctx, f.serviceID); !permitted {
-		return answers.ListPage{Err: errNotPermitted}
+		return listed, errNotPermitted
 	}
+	var written string
 	where, args := f.where(limit)
-	listed.Err = s.db.Reader.QueryRowContext(ctx, `
+	err = s.db.Reader.QueryRowContext(ctx, `
 		WITH page (seq, id, service, mode, prefix, description, occupied, network, name, domain, attempts, state, value, code, detail, key_of, at) AS (
 		    SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, s.name, s.domain, `+ledger.PublishColumns+`
 		    FROM usages u
@@ -552,11 +556,11 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(
 		    'network_name', iif(substr(description, 1, `+describing+`) = '`+mesh.Describing+`', CAST(substr(CAST(description AS BLOB), `+describing+` + 1) AS TEXT), ''),
 		    'publish', json_object('state', state, 'value', value, 'error', iif(code = '', '', json_array(code, detail, key_of)), 'attempts', attempts, 'at', at)),
 		    char(10) || ','), '')
-		FROM page`, args...).Scan(&listed.Size, &listed.Last, &listed.Entries)
-	listed.Entries = answers.ListEntries(listed.Entries, func(code, detail, key string) string {
+		FROM page`, args...).Scan(&listed.Size, &listed.Last, &written)
+	listed.Entries = []byte(answers.ListEntries(written, func(code, detail, key string) string {
 		return say(mesh.Fault{Code: code, Detail: msg.Text(detail), Key: key}.For(rights.Of(ctx).Service))
-	})
-	return listed
+	}))
+	return listed, err
 }
 
 var describing = strconv.Itoa(len(mesh.Describing)) // its length

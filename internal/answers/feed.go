@@ -3,7 +3,6 @@
 package answers
 
 import (
-	"iter"
 	"net/http"
 	"strconv"
 
@@ -28,69 +27,69 @@ func NewFeed(log *events.Log, a web.Adapter) *Feed {
 	return &Feed{log: log, adapter: a, streams: make(chan struct{}, MaxStreams)}
 }
 
-// Events lists events, or streams them to a client that accepts web.StreamType.
-func (f *Feed) Events(w http.ResponseWriter, r *http.Request) {
-	if web.Accepts(r, web.StreamType) {
-		f.stream(w, r)
-		return
-	}
-	f.adapter.Stream(f.list).ServeHTTP(w, r)
+// filters are the members of a query that select events.
+var filters = []string{"kind", "usage_id", "name"}
+
+// Events returns the handler that lists events, or streams them to a client that accepts web.StreamType.
+func (f *Feed) Events() http.Handler {
+	list := web.List(f.adapter, func(r *http.Request) (web.PartReader[int64], error) {
+		filter, err := query(r)
+		return f.reader(r, filter), err
+	}, filters...)
+	stream := f.adapter.Only(f.stream, append(filters, "limit", "cursor", "after")...)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if web.Accepts(r, web.StreamType) {
+			stream.ServeHTTP(w, r)
+			return
+		}
+		list.ServeHTTP(w, r)
+	})
 }
 
-func (f *Feed) list(r *http.Request) iter.Seq2[any, error] {
-	filter, limit, err := query(r)
+// Usage reads the events of a usage and of its name for an answer. The usage may be released by now.
+func (f *Feed) Usage(r *http.Request) (web.PartReader[int64], error) {
+	filter, err := query(r)
 	if err != nil {
-		return web.Refused(err)
-	}
-	return f.entries(r, filter, limit)
-}
-
-// Usage lists the events of a usage and of its name. The usage may be released by now.
-func (f *Feed) Usage(r *http.Request) iter.Seq2[any, error] {
-	filter, limit, err := query(r)
-	if err != nil {
-		return web.Refused(err)
+		return nil, err
 	}
 	filter.About, filter.Service = r.PathValue("id"), web.Rights(r).Service
 	known, err := f.log.Knows(r.Context(), filter.About, filter.Service)
 	if err == nil && !known {
 		err = msg.Refuse(msg.UnknownUsage)
 	}
-	if err != nil {
-		return web.Refused(err)
-	}
-	return f.entries(r, filter, limit)
+	return f.reader(r, filter), err
 }
 
-func (f *Feed) entries(r *http.Request, filter events.Filter, limit int) iter.Seq2[any, error] {
-	page := func(after int64, size int) ([]events.Event, error) {
+// reader reads the events of a filter for an answer.
+func (f *Feed) reader(r *http.Request, filter events.Filter) web.PartReader[int64] {
+	return func(after int64, size int) (web.Part[int64], error) {
 		filter.After = after
-		return f.log.Page(r.Context(), filter, size)
+		page, err := f.log.Page(r.Context(), filter, size)
+		return web.Rows(page, err, func(e events.Event) (int64, any, error) {
+			e.Detail.Fault = e.Detail.Fault.For(filter.Service)
+			return e.Seq, NewEvent(e, web.Language(r)), nil
+		})
 	}
-	return web.List(limit, filter.After, page, func(e events.Event) (int64, any, error) {
-		e.Detail.Fault = e.Detail.Fault.For(filter.Service)
-		return e.Seq, NewEvent(e, web.Language(r)), nil
-	})
 }
 
-// query reads a filter and the limit. after is another name of cursor, and wins over it.
-func query(r *http.Request) (filter events.Filter, limit int, err error) {
+// query reads a filter.
+func query(r *http.Request) (filter events.Filter, err error) {
 	members, err := web.ParseQuery(r)
 	if err != nil {
-		return filter, 0, err
+		return filter, err
 	}
-	limit, filter.After, err = web.PageQuery(members, "after")
+	_, filter.After, err = web.PageQuery[int64](members)
 	filter.Kind, filter.UsageID, filter.Name = members.Get("kind"), members.Get("usage_id"), dns.Parse(members.Get("name"))
 	if err == nil && filter.Kind != "" && !events.GoodPattern(filter.Kind) {
 		err = web.Fail(msg.QueryInvalid, "kind", msg.Phrase{ID: msg.WantEventKind})
 	}
-	return filter, limit, err
+	return filter, err
 }
 
 // stream sends events as they are committed, until the client goes or the server stops. The client
 // resumes with Last-Event-ID.
 func (f *Feed) stream(w http.ResponseWriter, r *http.Request) {
-	filter, _, err := query(r)
+	filter, err := query(r)
 	if err == nil {
 		filter.After, err = f.start(r, filter.After)
 	}

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -104,84 +101,5 @@ func TestListEntries(t *testing.T) {
 		if want := strings.Join(want, "\n,"); got != want {
 			t.Fatalf("%s\nis\n%s\nwant\n%s", given, got, want)
 		}
-	}
-}
-
-// listOf returns the function that reads pages of a list of so many entries.
-func listOf(t *testing.T, entries int) func(after int64, size int) ListPage {
-	return func(after int64, size int) (p ListPage) {
-		var all []string
-		for n := after + 1; n <= int64(entries) && len(all) < size; n++ {
-			p.Last = n
-			all = append(all, standard(t, ListedUsage{ID: strconv.FormatInt(n, 10)}))
-		}
-		p.Size, p.Entries = len(all), strings.Join(all, "\n,")
-		return p
-	}
-}
-
-// TestWriteList writes all pages without a limit. With a limit the answer has the cursor of the next
-// page, if there is one.
-func TestWriteList(t *testing.T) {
-	for _, test := range []struct{ entries, limit, written, cursor int }{
-		{0, 0, 0, 0}, {19, 0, 19, 0}, {20, 0, 20, 0}, {60, 0, 60, 0}, {61, 0, 61, 0}, {8000, 0, 8000, 0},
-		{0, 5, 0, 0}, {5, 5, 5, 0}, {6, 5, 5, 5}, {60, 5, 5, 5},
-	} {
-		read := listOf(t, test.entries)
-		var out bytes.Buffer
-		if err := WriteList(&out, test.limit, read(0, FirstSize(test.limit)), read); err != nil {
-			t.Fatal(err)
-		}
-		var answer struct {
-			Data []ListedUsage `json:"data"`
-			Next string        `json:"next_cursor"`
-		}
-		if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
-			t.Fatalf("%+v: %v", test, err)
-		}
-		for i, u := range answer.Data {
-			if u.ID != strconv.Itoa(i+1) {
-				t.Fatalf("%+v: entry %d is %s", test, i+1, u.ID)
-			}
-		}
-		if next, _ := strconv.Atoi(answer.Next); len(answer.Data) != test.written || next != test.cursor || answer.Data == nil {
-			t.Errorf("%+v: %d entries, then %q", test, len(answer.Data), answer.Next)
-		}
-	}
-}
-
-// TestWriteListFails has a page that cannot be read: the answer ends there.
-func TestWriteListFails(t *testing.T) {
-	fault := errors.New("no page")
-	for _, limit := range []int{0, 5} {
-		var out bytes.Buffer
-		err := WriteList(&out, limit, listOf(t, 100)(0, FirstSize(limit)), func(int64, int) ListPage { return ListPage{Err: fault} })
-		if err != fault || out.Len() == 0 || json.Valid(out.Bytes()) {
-			t.Errorf("limit %d: %v after %s", limit, err, out.Bytes())
-		}
-	}
-}
-
-// client is a writer that calls a function, as a test's client.
-type client func(p []byte)
-
-func (c client) Write(p []byte) (int, error) { c(p); return len(p), nil }
-
-// TestPageByPage reads each page after the one before is written. The pages grow up to a limit: a client
-// that stops reading holds at most one page.
-func TestPageByPage(t *testing.T) {
-	const all = 3000
-	var sizes []int
-	read, written := listOf(t, all), 0
-	into := client(func(p []byte) { written += bytes.Count(p, []byte(`"id"`)) })
-	err := WriteList(into, 0, read(0, FirstSize(0)), func(after int64, size int) ListPage {
-		if written != int(after) {
-			t.Errorf("%d entries are written when what follows %d is read", written, after)
-		}
-		sizes = append(sizes, size)
-		return read(after, size)
-	})
-	if err != nil || written != all || !slices.IsSorted(sizes) || sizes[0] != firstSize+growth || sizes[len(sizes)-1] != largestSize {
-		t.Errorf("%v, %d written, pages of %v", err, written, sizes)
 	}
 }

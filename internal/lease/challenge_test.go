@@ -95,7 +95,7 @@ func TestChallengesOfAUsage(t *testing.T) {
 	if w.must(err); other {
 		t.Fatal("repeated")
 	}
-	if all, err := w.OfUsage(t.Context(), "u2"); err != nil || w.puts(all[0], 1, 2) != nil {
+	if all, err := w.OfUsage(t.Context(), "u2", "", 1); err != nil || w.puts(all[0], 1, 2) != nil {
 		t.Errorf("another usage has no room: %v", err)
 	}
 }

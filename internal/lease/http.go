@@ -37,14 +37,12 @@ func Shown(at time.Time) string {
 	return sqlite.Shown(at)
 }
 
-// List answers with the leases of a usage.
-func (t *Table) List(r *http.Request) (web.Reply, error) {
-	leases, err := t.OfUsage(r.Context(), r.PathValue("id"))
-	all := []shown{}
-	for _, l := range leases {
-		all = append(all, t.show(l))
-	}
-	return web.Reply{Data: all}, err
+// List reads the leases of a usage for an answer.
+func (t *Table) List(r *http.Request) (web.PartReader[string], error) {
+	return func(after string, size int) (web.Part[string], error) {
+		leases, err := t.OfUsage(r.Context(), r.PathValue("id"), after, size)
+		return web.Rows(leases, err, func(l Lease) (string, any, error) { return l.Slot, t.show(l), nil })
+	}, nil
 }
 
 // Post makes a lease. Only this answer has its token, unless the request has an Idempotency-Key.

@@ -57,7 +57,7 @@ func NewNodes(c ListenerConfig) *Nodes {
 func (s *Nodes) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("PUT /lease", s.renewing(s.put))
-	mux.Handle("GET /lease", s.renewing(s.hook))
+	mux.Handle("GET /lease", s.renewing(s.hook, web.AnyMember))
 	mux.HandleFunc("GET "+updatePath, s.dyndns)
 	for pattern, door := range s.Doors {
 		mux.Handle(pattern, s.renewing(door))

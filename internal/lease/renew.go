@@ -20,12 +20,12 @@ import (
 type leaseKey struct{}
 
 // renewing makes a handler of a renewal, for a request with the token of a lease.
-func (s *Nodes) renewing(renew Door) http.Handler {
+func (s *Nodes) renewing(renew Door, members ...string) http.Handler {
 	answer := s.adapter.Handle(func(r *http.Request) (web.Reply, error) {
 		l := r.Context().Value(leaseKey{}).(Lease)
 		reply, err := renew(r, l)
 		return reply, s.judged(r, l, err)
-	})
+	}, members...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l, err := s.authenticate(r, tokenOf(r))
 		if err != nil {

@@ -92,13 +92,13 @@ func (t *Table) Find(ctx context.Context, token Token) (Lease, error) {
 	return scanLease(t.config.Database.Reading(ctx).QueryRowContext(ctx, selectLeases+` WHERE l.token = unhex(?)`, token.hash()))
 }
 
-// OfUsage returns the leases of a usage in the order of their slots, or ErrUnknownUsage.
-func (t *Table) OfUsage(ctx context.Context, usage string) (all []Lease, err error) {
+// OfUsage returns at most limit leases of a usage behind a slot, in the order of their slots, or ErrUnknownUsage.
+func (t *Table) OfUsage(ctx context.Context, usage, slot string, limit int) (all []Lease, err error) {
 	q := t.config.Database.Reading(ctx)
 	if _, err := selectUsage(ctx, q, usage); err != nil {
 		return nil, err
 	}
-	return sqlite.Collect(ctx, q, scanLease, selectLeases+` WHERE u.id = ? ORDER BY l.slot`, usage)
+	return sqlite.Collect(ctx, q, scanLease, selectLeases+` WHERE u.id = ? AND l.slot > ? ORDER BY l.slot LIMIT ? + 0`, usage, slot, limit)
 }
 
 // Page returns at most limit leases in the order of their usages and slots, those behind a slot of a usage.
@@ -275,7 +275,7 @@ func (t *Table) SaveLeases(ctx context.Context, usage string, body []byte, prune
 		for i := range wanted {
 			kept[wanted[i].Slot] = true
 		}
-		stored, err := t.OfUsage(ctx, usage)
+		stored, err := t.OfUsage(ctx, usage, "", math.MaxInt)
 		for _, l := range stored {
 			if err == nil && prune && !kept[l.Slot] {
 				changed, err = true, t.end(ctx, tx, l)

@@ -75,7 +75,7 @@ func (w *world) open() {
 	a := web.Adapter{Log: log, Counted: func(string, int, string) {}}
 	w.mux = http.NewServeMux()
 	w.mux.Handle("POST /usages/{id}/leases", a.Handle(w.Post, "replace"))
-	w.mux.Handle("GET /usages/{id}/leases", a.Handle(w.List))
+	w.mux.Handle("GET /usages/{id}/leases", web.List(a, w.List))
 	w.mux.Handle("DELETE /usages/{id}/leases/{lease}", a.Handle(w.Remove))
 }
 

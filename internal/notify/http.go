@@ -7,8 +7,10 @@ import (
 	"meshddns/internal/web"
 )
 
-// List answers with all targets.
-func (n *Table) List(r *http.Request) (web.Reply, error) { return n.Table.List(r, shown) }
+// List reads the targets for an answer.
+func (n *Table) List(r *http.Request) (web.PartReader[string], error) {
+	return n.Table.List(r, shown), nil
+}
 
 // Show answers with one target.
 func (n *Table) Show(r *http.Request) (web.Reply, error) { return n.Table.Show(r, shown) }

@@ -182,7 +182,7 @@ func (v *view) events(ctx context.Context) error {
 
 // cursor returns the number behind which a list goes on.
 func (v *view) cursor() (after int64, err error) {
-	_, after, err = web.PageQuery(url.Values{"cursor": {v.query.Get("after")}})
+	_, after, err = web.PageQuery[int64](url.Values{"cursor": {v.query.Get("after")}})
 	return after, err
 }
 

@@ -4,6 +4,7 @@ package resource
 
 import (
 	"net/http"
+	"slices"
 
 	"meshddns/internal/msg"
 	"meshddns/internal/web"
@@ -12,14 +13,15 @@ import (
 // Form makes the data of an answer about an entry. warnings are about the request that wrote it.
 type Form[T any] func(entry T, warnings []string, language msg.Language) any
 
-// List answers with all entries.
-func (t *Table[T]) List(r *http.Request, form Form[T]) (web.Reply, error) {
-	all, err := t.All(r.Context())
-	data := []any{}
-	for _, entry := range all {
-		data = append(data, form(entry, nil, web.Language(r)))
+// List reads the entries of the table for an answer.
+func (t *Table[T]) List(r *http.Request, form Form[T]) web.PartReader[string] {
+	return func(after string, size int) (web.Part[string], error) {
+		all, err := t.All(r.Context())
+		all = slices.DeleteFunc(all, func(entry T) bool { return *t.kind.ID(&entry) <= after })
+		return web.Rows(all[:min(len(all), size)], err, func(entry T) (string, any, error) {
+			return *t.kind.ID(&entry), form(entry, nil, web.Language(r)), nil
+		})
 	}
-	return web.Reply{Data: data}, err
 }
 
 // Show answers with one entry.

@@ -258,7 +258,7 @@ func TestRequests(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	a := web.Adapter{Log: slog.New(slog.DiscardHandler)}
-	mux.Handle("GET /doors", a.Handle(func(r *http.Request) (web.Reply, error) { return doors.List(r, form) }))
+	mux.Handle("GET /doors", web.List(a, func(r *http.Request) (web.PartReader[string], error) { return doors.List(r, form), nil }))
 	mux.Handle("GET /doors/{id}", a.Handle(func(r *http.Request) (web.Reply, error) { return doors.Show(r, form) }))
 	mux.Handle("PUT /doors/{id}", a.Handle(func(r *http.Request) (web.Reply, error) { return doors.Put(r, form) }))
 	mux.Handle("DELETE /doors/{id}", a.Handle(doors.Remove))
@@ -272,7 +272,8 @@ func TestRequests(t *testing.T) {
 		{"PUT /doors/c", `{}`, `409 {"error":"there are`},
 		{"PUT /doors/bad", `{}`, `400 `},
 		{"PUT /doors/a", `{"code":7}`, `400 `},
-		{"GET /doors", "", `200 {"data":[{"id":"a",`},
+		{"GET /doors?limit=1", "", `200 {"data":[{"id":"a","house":"house","code":"********","keys":null}],"next_cursor":"a"}`},
+		{"GET /doors?cursor=a", "", `200 {"data":[{"id":"b",`},
 		{"DELETE /doors/a", "", `200 {"message":"the secondary is deleted"}`},
 		{"GET /doors/a", "", `404 {"error":"no such secondary"}`},
 		{"DELETE /doors/a", "", `404 {"error":"no such secondary"}`},

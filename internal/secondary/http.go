@@ -98,13 +98,10 @@ func (n *Notifier) form(r *http.Request) (resource.Form[Secondary], error) {
 	return func(s Secondary, _ []string, language msg.Language) any { return n.show(s, zones, language) }, err
 }
 
-// List answers with all secondaries.
-func (n *Notifier) List(r *http.Request) (web.Reply, error) {
+// List reads the secondaries for an answer.
+func (n *Notifier) List(r *http.Request) (web.PartReader[string], error) {
 	form, err := n.form(r)
-	if err != nil {
-		return web.Reply{}, err
-	}
-	return n.Table.List(r, form)
+	return n.Table.List(r, form), err
 }
 
 // Show answers with one secondary.

@@ -128,9 +128,9 @@ type Adapter struct {
 	Refused func(*http.Request, error)
 }
 
-// Handle makes a handler from a function that answers or fails. It refuses a request that is not GET or
-// HEAD when its query has a member that is not among the flags.
-func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...string) http.Handler {
+// Handle makes a handler from a function that answers or fails. It refuses a request as Only does, with the audit line of a
+// change.
+func (a Adapter) Handle(answer func(*http.Request) (Reply, error), members ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody {
 			// A copy, because net/http checks the type of its own request's body to know
@@ -140,7 +140,7 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...stri
 		}
 		result, waits, err := Reply{}, false, error(TooLarge)
 		if r.ContentLength <= MaxBody {
-			if err = known(r, flags); err == nil {
+			if err = known(r, members); err == nil {
 				waits, err = a.Fence.waits(r)
 			}
 			if err == nil {

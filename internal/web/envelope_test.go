@@ -3,7 +3,6 @@ package web
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -74,7 +73,7 @@ func panicking(a *Adapter) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /decode", a.Handle(func(*http.Request) (Reply, error) { panic("injected") }))
 	mux.Handle("GET /unencodable", a.Handle(func(*http.Request) (Reply, error) { return Reply{Data: func() {}}, nil }))
-	mux.Handle("GET /list", a.Stream(func(*http.Request) iter.Seq2[any, error] { panic("injected") }))
+	mux.Handle("GET /list", List(*a, func(*http.Request) (PartReader[int64], error) { panic("injected") }))
 	mux.HandleFunc("GET /plain", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "7")
 		panic("injected")

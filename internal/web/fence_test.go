@@ -42,7 +42,7 @@ func fence(t *testing.T) *fencedRoutes {
 			return ctx, cancel
 		}, Durable: func(ctx context.Context) error { return f.durable(ctx) }},
 	}
-	f.mux.Handle("/json", f.adapter.Handle(func(r *http.Request) (Reply, error) { return Reply{Data: r.URL.Query().Get("a")}, nil }))
+	f.mux.Handle("/json", f.adapter.Handle(func(r *http.Request) (Reply, error) { return Reply{Data: r.URL.Query().Get("a")}, nil }, AnyMember))
 	f.mux.Handle("/flags", f.adapter.Handle(func(r *http.Request) (Reply, error) { return Reply{Data: r.URL.Query().Get("a")}, nil }, "a"))
 	f.mux.Handle("/late", f.adapter.Handle(func(*http.Request) (Reply, error) { f.over.Store(true); return Reply{Data: "secret"}, nil }))
 	f.mux.Handle("/wrong", f.adapter.Handle(func(*http.Request) (Reply, error) { return Reply{}, Fail("service_exists") }))

@@ -31,7 +31,7 @@ func FuzzQuery(f *testing.F) {
 		if again, err := ParseQuery(&http.Request{URL: &url.URL{RawQuery: query.Encode()}}); err != nil || again.Encode() != query.Encode() {
 			t.Errorf("%q: read again %v, %v", text, again, err)
 		}
-		limit, after, err := PageQuery(query)
+		limit, after, err := PageQuery[int64](query)
 		if err == nil && (limit < 0 || limit > MaxPage || after < 0 ||
 			query.Get("limit") != "" && strconv.Itoa(limit) != query.Get("limit") || query.Get("cursor") != "" && strconv.FormatInt(after, 10) != query.Get("cursor")) {
 			t.Errorf("%q: limit %d, cursor %d", text, limit, after)
@@ -51,7 +51,7 @@ func FuzzQuery(f *testing.F) {
 // TestPageLimit: a page has 1 to 1000 entries.
 func TestPageLimit(t *testing.T) {
 	for limit, ok := range map[string]bool{"0": false, "1": true, "1000": true, "1001": false} {
-		if got, _, err := PageQuery(url.Values{"limit": {limit}}); (err == nil) != ok || ok && strconv.Itoa(got) != limit {
+		if got, _, err := PageQuery[int64](url.Values{"limit": {limit}}); (err == nil) != ok || ok && strconv.Itoa(got) != limit {
 			t.Errorf("limit %s: %d, %v", limit, got, err)
 		}
 	}

@@ -100,10 +100,14 @@ func invalid(name string, want any) error { return Fail(msg.QueryInvalid, name, 
 // maxShownName bounds the octets of an unknown member's name in an error.
 const maxShownName = 64
 
-// known returns a failure when a request that may change something has a query member that is neither durable nor
-// among the flags, because a misspelled flag (dry-run) must not cause the change.
-func known(r *http.Request, flags []string) error {
-	if r.URL.RawQuery == "" || !changes(r) {
+// AnyMember among the members of a route lets the query of its requests have unknown members. A web interface may add one
+// against caches.
+const AnyMember = "*"
+
+// known returns a failure when the query has a member that is neither durable nor among those of the route. A misspelled
+// flag (dry-run) must not cause a change, nor a misspelled filter list everything.
+func known(r *http.Request, members []string) error {
+	if r.URL.RawQuery == "" || slices.Contains(members, AnyMember) {
 		return nil
 	}
 	query, err := ParseQuery(r)
@@ -111,15 +115,26 @@ func known(r *http.Request, flags []string) error {
 		return err
 	}
 	want := msg.Phrase{ID: msg.WantNoMember}
-	if len(flags) > 0 {
-		want = msg.Phrase{ID: msg.WantMembers, Args: []any{strings.Join(flags, ", ")}}
+	if len(members) > 0 {
+		want = msg.Phrase{ID: msg.WantMembers, Args: []any{strings.Join(members, ", ")}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if !slices.Contains(flags, name) && !(name == durable && slices.Contains(mayWait, r.Method)) {
+		if !slices.Contains(members, name) && !(name == durable && slices.Contains(mayWait, r.Method)) {
 			return invalid(strconv.Quote(name[:min(len(name), maxShownName)]), want)
 		}
 	}
 	return nil
+}
+
+// Only makes a handler that refuses a request whose query has a member that is not among those of the route.
+func (a Adapter) Only(next http.HandlerFunc, members ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := known(r, members); err != nil {
+			a.Refuse(w, r, err)
+			return
+		}
+		next(w, r)
+	})
 }
 
 // Flags reads flags of the query: 1, true, 0 or false. An absent flag is false.
@@ -169,24 +184,34 @@ func ParseQuery(r *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// PageQuery reads the limit (0 if absent) and the cursor of a listing. A cursor under another name, which is the seq of
-// an event, wins.
-func PageQuery(query url.Values, seq ...string) (limit int, after int64, err error) {
-	if query.Has("limit") && query.Get("limit") != "" {
+// pageMembers returns the members of the query that PageQuery reads. after is another name of a cursor that is a number.
+func pageMembers[C Cursor]() []string {
+	if _, number := any(*new(C)).(int64); number {
+		return []string{"limit", "cursor", "after"}
+	}
+	return []string{"limit", "cursor"}
+}
+
+// PageQuery reads the limit (0 if absent) and the cursor of a listing. Of cursor and after the later one counts.
+func PageQuery[C Cursor](query url.Values) (limit int, after C, err error) {
+	if query.Get("limit") != "" {
 		limit, err = strconv.Atoi(query.Get("limit"))
 		if err != nil || limit < 1 || limit > MaxPage || strconv.Itoa(limit) != query.Get("limit") {
-			return 0, 0, invalid("limit", msg.Phrase{ID: msg.WantLimit, Args: []any{MaxPage}})
+			return 0, after, invalid("limit", msg.Phrase{ID: msg.WantLimit, Args: []any{MaxPage}})
 		}
 	}
-	want := msg.WantCursor
-	for _, name := range append([]string{"cursor"}, seq...) {
-		if cursor := query.Get(name); cursor != "" {
-			after, err = strconv.ParseInt(cursor, 10, 64)
-			if err != nil || after < 0 || strconv.FormatInt(after, 10) != cursor {
-				return 0, 0, invalid(name, msg.Phrase{ID: want})
-			}
+	at, number := any(&after).(*int64)
+	if !number {
+		return limit, any(query.Get("cursor")).(C), nil
+	}
+	for i, want := range []msg.ID{msg.WantCursor, msg.WantSeq} {
+		name := []string{"cursor", "after"}[i]
+		text := cmp.Or(query.Get(name), "0")
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 || strconv.FormatInt(n, 10) != text {
+			return 0, after, invalid(name, msg.Phrase{ID: want})
 		}
-		want = msg.WantSeq
+		*at = max(*at, n)
 	}
 	return limit, after, nil
 }

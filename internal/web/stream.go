@@ -2,11 +2,12 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"iter"
+	"math"
 	"net/http"
-	"strings"
 )
 
 // streamPart is the number of octets of an answer that are buffered.
@@ -23,83 +24,94 @@ func AppendJSON(to []byte, value any) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// Next is the last entry of a page of a list: the cursor of the next page.
-type Next int64
-
-// Stream makes a handler from a function that yields the entries of a list, and Next after
-// them when there is another page. Only a part of the answer is in memory at a time. An error after
-// the first part aborts the answer.
-func (a Adapter) Stream(list func(*http.Request) iter.Seq2[any, error]) http.Handler {
-	return a.Pieces(func(r *http.Request) iter.Seq2[[]byte, error] {
-		return func(yield func([]byte, error) bool) {
-			var out []byte
-			begin, next := `{"data":[`, ""
-			for entry, err := range list(r) {
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				if after, ok := entry.(Next); ok {
-					next = fmt.Sprintf(`,"next_cursor":"%d"`, after)
-					break
-				}
-				out = AppendJSON(append(out[:0], begin...), entry)
-				begin = ","
-				if !yield(out, nil) {
-					return
-				}
-			}
-			yield([]byte(strings.TrimPrefix(begin, ",")+"]"+next+"}\n"), nil)
-		}
-	})
-}
-
-// ListPage is the number of rows that List reads at a time without a limit.
+// ListPage is the greatest number of entries that List reads at a time, so that a client that stops reading holds no more.
 const ListPage = 100
 
-// List yields the entries of a listing after an id, for Stream: with a limit at most so many, and Next
-// when there are more. page reads at most size rows after an id; entry returns the id of a row, and
-// the row in the form of the answer.
-func List[T any](limit int, after int64, page func(after int64, size int) ([]T, error), entry func(T) (id int64, shown any, err error)) iter.Seq2[any, error] {
-	return func(yield func(any, error) bool) {
-		size := ListPage
-		if limit > 0 {
-			size = limit + 1 // one more tells whether there are more
-		}
-		for count := 0; ; {
-			rows, err := page(after, size)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, row := range rows {
-				if limit > 0 && count == limit {
-					yield(Next(after), nil)
-					return
-				}
-				id, shown, err := entry(row)
-				if !yield(shown, err) || err != nil {
-					return
-				}
-				after = id
-				count++
-			}
-			if len(rows) < size {
-				return
-			}
-		}
-	}
+// Cursor is the place of an entry in a list: a number, or its id.
+type Cursor interface{ int64 | string }
+
+// Part is a part of a list: the JSON of entries, with commas between them, and the cursor of the last one.
+type Part[C Cursor] struct {
+	Size    int
+	Last    C
+	Entries []byte
 }
 
-// Refused yields an error in place of a list.
-func Refused(err error) iter.Seq2[any, error] {
-	return func(yield func(any, error) bool) { yield(nil, err) }
+// PartReader reads a part of a list: at most size entries behind a cursor.
+type PartReader[C Cursor] func(after C, size int) (Part[C], error)
+
+// Rows makes a part of the result of a query. entry returns the cursor of a row, and its form in the answer.
+func Rows[T any, C Cursor](rows []T, err error, entry func(T) (at C, shown any, err error)) (p Part[C], _ error) {
+	for _, row := range rows {
+		at, shown, err := entry(row)
+		if err != nil {
+			return p, err
+		}
+		if p.Size++; p.Size > 1 {
+			p.Entries = append(p.Entries, ',')
+		}
+		p.Last, p.Entries = at, AppendJSON(p.Entries, shown)
+	}
+	return p, err
+}
+
+// List makes a handler of a list, which takes limit and cursor beside other members of the query. With a limit the answer has
+// at most so many entries, and next_cursor when there are more. While the client reads, one part is in memory, and no query
+// of the database is open. An error after the first part aborts the answer.
+func List[C Cursor](a Adapter, list func(*http.Request) (PartReader[C], error), members ...string) http.Handler {
+	return a.Pieces(func(r *http.Request) iter.Seq2[[]byte, error] {
+		return func(yield func([]byte, error) bool) {
+			query, err := ParseQuery(r)
+			limit, after, misread := PageQuery[C](query)
+			read, fault := list(r)
+			if err = cmp.Or(err, misread, fault); err == nil {
+				err = writeList(limit, after, read, func(piece []byte) bool { return yield(piece, nil) })
+			}
+			if err != nil {
+				yield(nil, err)
+			}
+		}
+	}, append(members, pageMembers[C]()...)...)
+}
+
+// writeList writes the answer of List in pieces, until write returns false.
+func writeList[C Cursor](limit int, after C, read PartReader[C], write func([]byte) bool) error {
+	out, comma, end := []byte(`{"data":[`), "", "]}\n"
+	for left := cmp.Or(limit, math.MaxInt); ; {
+		size := min(left, ListPage)
+		part, err := read(after, size)
+		if err != nil {
+			return err
+		}
+		if part.Size > 0 {
+			out, comma = append(append(out, comma...), part.Entries...), ","
+		}
+		if after, left = part.Last, left-part.Size; part.Size < size {
+			break
+		}
+		if left == 0 {
+			next, err := read(after, 1)
+			if err != nil {
+				return err
+			}
+			if next.Size > 0 {
+				end = `],"next_cursor":` + string(AppendJSON(nil, fmt.Sprint(after))) + "}\n"
+			}
+			break
+		}
+		if !write(out) {
+			return nil
+		}
+		out = out[:0]
+	}
+	write(append(out, end...))
+	return nil
 }
 
 // Pieces makes a handler from a function that yields an answer piece by piece. Only a part of
 // the answer is in memory at a time. The function may overwrite a piece when the next one is requested.
-func (a Adapter) Pieces(give func(*http.Request) iter.Seq2[[]byte, error]) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func (a Adapter) Pieces(give func(*http.Request) iter.Seq2[[]byte, error], members ...string) http.Handler {
+	return a.Only(func(w http.ResponseWriter, r *http.Request) {
 		var out bytes.Buffer
 		sent := false
 		for piece, err := range give(r) {
@@ -118,7 +130,7 @@ func (a Adapter) Pieces(give func(*http.Request) iter.Seq2[[]byte, error]) http.
 		}
 		w.Header().Set("Content-Type", MediaType)
 		out.WriteTo(w)
-	})
+	}, members...)
 }
 
 // StreamType is the media type of server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
