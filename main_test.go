@@ -132,7 +132,7 @@ func TestStatusPage(t *testing.T) {
 		{"GET", "a-token-0123456789", "text/html", 200, ""},
 		{"HEAD", "a-token-0123456789", "text/html", 200, ""},
 		{"GET", "b-token-0123456789", "text/html", 401, `Basic realm="meshddns"`},
-		{"GET", "b-token-0123456789", "*/*", 401, "Bearer"},
+		{"GET", "b-token-0123456789", "*/*", 401, `Basic realm="meshddns"`},
 		{"GET", "a-token-0123456789", "*/*", 404, ""},
 		{"POST", "a-token-0123456789", "*/*", 401, "Bearer"},
 	} {
