@@ -62,8 +62,7 @@ func Read(args, environ []string) (Settings, error) {
 	texts := collector{}
 	unknown, faults := texts.environment(environ)
 	faults = append(faults, texts.commandLine(args)...)
-	s := Settings{Unknown: unknown, Credentials: Lookup(environ, "CREDENTIALS_DIRECTORY"), given: map[string]string{}}
-	s.Certificate = &web.Certificate{Credentials: s.Credentials}
+	s := Settings{Unknown: unknown, Credentials: Lookup(environ, "CREDENTIALS_DIRECTORY"), Certificate: &web.Certificate{}, given: map[string]string{}}
 	for _, o := range options {
 		values, origin := []string{o.preset}, "-"+o.name
 		if said, ok := texts[o.name]; ok {

@@ -53,7 +53,7 @@ func deny(w http.ResponseWriter, _ *http.Request, refusal Denial) {
 func sayCaller(w http.ResponseWriter, r *http.Request) { io.WriteString(w, Caller(r)) }
 
 func twoTokens() *Tokens {
-	return tokensOf(firstToken + "\n" + secondToken)
+	return tokensOf(firstToken + "\n" + secondToken + "\n")
 }
 
 // tokensOf returns the tokens of a file with these lines.

@@ -180,10 +180,9 @@ const (
 
 // Certificate is the certificate of the listeners with TLS, from PEM files. A nil Certificate is none.
 type Certificate struct {
-	Chain, Key  string // paths
-	Authority   string // path of what signs clients' certificates, which the API then requires; "": it requires none
-	Credentials string // the directory of credentials, as for OpenTokens
-	api, nodes  atomic.Pointer[tls.Config]
+	Chain, Key string // paths
+	Authority  string // path of what signs clients' certificates, which the API then requires; "": it requires none
+	api, nodes atomic.Pointer[tls.Config]
 }
 
 // Reload reads the files for the next connections. On an error it keeps what it has. The key's file must be as private
@@ -198,7 +197,7 @@ func (c *Certificate) Reload() error {
 	if err != nil {
 		return err
 	}
-	key, err := OpenPrivate(c.Key, c.Credentials)
+	key, err := OpenPrivate(c.Key)
 	if err != nil {
 		return err
 	}

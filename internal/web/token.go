@@ -2,16 +2,15 @@ package web
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -59,20 +58,16 @@ func findToken(tokens []Token, text string) int {
 
 // Tokens has the tokens of a token file. Reload may run while requests are checked.
 type Tokens struct {
-	path, credentials string
-	current           atomic.Pointer[[]Token]
+	path    string
+	current atomic.Pointer[[]Token]
 }
 
 // OpenTokens reads a token file: 1 to 64 lines "<token>" or "<role> <name> <token>", with tokens of at least 16 printable
-// ASCII characters without white space. It skips blank lines, lines that begin with "#", and white space around a line.
-//
-// The file must be a regular file without any permission for group or others. Below the directory of
-// credentials ("" for none) the group may read: there systemd sets mode 0440 and an ACL for
-// the service alone, and the kernel shows the ACL's mask as the group's permission.
+// ASCII characters without white space, each with its newline. It skips blank lines, lines that begin with "#", and white space around a line.
 //
 // Errors name file and line, never the contents.
-func OpenTokens(path, credentials string) (*Tokens, error) {
-	t := &Tokens{path: path, credentials: credentials}
+func OpenTokens(path string) (*Tokens, error) {
+	t := &Tokens{path: path}
 	if err := t.Reload(); err != nil {
 		return nil, err
 	}
@@ -82,7 +77,7 @@ func OpenTokens(path, credentials string) (*Tokens, error) {
 // Reload reads the file again. On an error it keeps the current tokens. Otherwise the next request
 // is checked against the new ones.
 func (t *Tokens) Reload() error {
-	tokens, err := readTokens(t.path, t.credentials)
+	tokens, err := readTokens(t.path)
 	if err != nil {
 		return err
 	}
@@ -92,8 +87,8 @@ func (t *Tokens) Reload() error {
 
 func (t *Tokens) list() []Token { return *t.current.Load() }
 
-func readTokens(path, credentials string) ([]Token, error) {
-	f, err := OpenPrivate(path, credentials)
+func readTokens(path string) ([]Token, error) {
+	f, err := OpenPrivate(path)
 	if err != nil {
 		return nil, fmt.Errorf("token file: %w", err)
 	}
@@ -105,19 +100,9 @@ func readTokens(path, credentials string) ([]Token, error) {
 	return tokens, nil
 }
 
-// below reports whether a path lies in a directory, without following links.
-func below(path, dir string) bool {
-	path, err := filepath.Abs(path)
-	return err == nil && filepath.IsAbs(dir) && strings.HasPrefix(path, filepath.Clean(dir)+"/")
-}
-
-// OpenPrivate opens a regular file that only its owner can use. It checks the open file, because a path can be replaced. It
-// opens without blocking, because a FIFO would wait for its writer.
-func OpenPrivate(path, credentials string) (*os.File, error) {
-	var forbidden fs.FileMode = 0o077
-	if below(path, credentials) {
-		forbidden = 0o037
-	}
+// OpenPrivate opens a regular file that only its owner can change, and only its owner and this process can read. It checks the
+// open file, because a path can be replaced. It opens without blocking, because a FIFO would wait for its writer.
+func OpenPrivate(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -127,8 +112,8 @@ func OpenPrivate(path, credentials string) (*os.File, error) {
 	case err != nil:
 	case !info.Mode().IsRegular():
 		err = fmt.Errorf("%s is not a regular file", path)
-	case info.Mode().Perm()&forbidden != 0:
-		err = fmt.Errorf("%s has mode %04o: group and others must have no permission (0600)", path, info.Mode().Perm())
+	case info.Mode().Perm()&0o037 != 0 || info.Mode().Perm()&0o040 != 0 && !onlyOurs(f, int(info.Sys().(*syscall.Stat_t).Gid)):
+		err = fmt.Errorf("%s has mode %04o: only its owner, and a group or a user of its ACL that this program runs as, may read it (0600)", path, info.Mode().Perm())
 	}
 	if err != nil {
 		f.Close()
@@ -137,9 +122,21 @@ func OpenPrivate(path, credentials string) (*os.File, error) {
 	return f, nil
 }
 
+// onlyOurs reports whether this process belongs to all groups, and is all users, that the group's permission of a file of a group
+// lets read it. With an ACL, such as systemd's for a credential, that permission is the ACL's mask.
+func onlyOurs(f *os.File, group int) bool {
+	users, groups, err := readers(f, group)
+	own, unknown := os.Getgroups()
+	own = append(own, os.Getegid())
+	return err == nil && unknown == nil &&
+		!slices.ContainsFunc(users, func(id int) bool { return id != os.Geteuid() }) &&
+		!slices.ContainsFunc(groups, func(id int) bool { return !slices.Contains(own, id) })
+}
+
 func parseTokens(r io.Reader) ([]Token, error) {
 	var tokens []Token
 	lines := bufio.NewScanner(r)
+	lines.Split(wholeLines)
 	for n, unnamed := 1, 1; lines.Scan(); n++ {
 		words := strings.Fields(lines.Text())
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
@@ -160,6 +157,15 @@ func parseTokens(r io.Reader) ([]Token, error) {
 		return nil, errors.New("no token in it")
 	}
 	return tokens, nil
+}
+
+// wholeLines is bufio.ScanLines, except that a last line without its newline is an error: a file that is cut off must not have a
+// shorter token, or a token without its role.
+func wholeLines(data []byte, atEnd bool) (int, []byte, error) {
+	if atEnd && len(data) > 0 && bytes.IndexByte(data, '\n') < 0 {
+		return 0, nil, errors.New("the last line has no newline, as if the file were cut off: end it with one")
+	}
+	return bufio.ScanLines(data, atEnd)
 }
 
 // parseToken reads the words of a line. A token without a name has a number.
