@@ -68,7 +68,7 @@ func (s *Nodes) refuseDyndns(w http.ResponseWriter, err error) {
 // writeCodes writes lines of text with their length: ddclient reads no chunked answer.
 func writeCodes(w http.ResponseWriter, status int, lines ...string) {
 	text := strings.Join(lines, "\n") + "\n"
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	web.Private(w.Header(), "text/plain; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
 	w.Write([]byte(text))
