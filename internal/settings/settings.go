@@ -75,6 +75,7 @@ func Read(args, environ []string) (Settings, error) {
 			faults = append(faults, prefixed(origin, err))
 		}
 	}
+	s.Certificate.Listen = slices.Concat(s.Listen, s.NodeListen)
 	if c := s.Certificate; c.Chain+c.Key+c.Authority == "" {
 		s.Certificate = nil
 	} else if c.Chain == "" || c.Key == "" {

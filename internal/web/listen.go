@@ -3,6 +3,7 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -175,13 +176,15 @@ func listenUnix(path string, group int) (net.Listener, error) {
 
 const (
 	lookTime  = time.Minute         // between two looks at the files
+	maxChain  = 100 << 10           // octets of certificates that OpenSSL takes (SSL_CTX_set_max_cert_list)
 	earlyTime = 14 * 24 * time.Hour // before its end, when a certificate counts as one that ends soon
 )
 
 // Certificate is the certificate of the listeners with TLS, from PEM files. A nil Certificate is none.
 type Certificate struct {
-	Chain, Key string // paths
-	Authority  string // path of what signs clients' certificates, which the API then requires; "": it requires none
+	Chain, Key string   // paths
+	Authority  string   // path of what signs clients' certificates, which the API then requires; "": it requires none
+	Listen     []string // the addresses of the listeners, whose names it has to have
 	api, nodes atomic.Pointer[tls.Config]
 }
 
@@ -207,6 +210,13 @@ func (c *Certificate) Reload() error {
 	if err != nil {
 		return fmt.Errorf("%s and %s: %w", c.Chain, c.Key, err)
 	}
+	size := 4 // of the message of TLS 1.3 (RFC 8446, section 4.4.2)
+	for _, der := range pair.Certificate {
+		size += 3 + len(der) + 2
+	}
+	if size > maxChain {
+		return fmt.Errorf("%s: %d certificates of %d octets: clients take %d at most", c.Chain, len(pair.Certificate), size, maxChain)
+	}
 	next := &tls.Config{
 		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 		SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true, // each record may take connlimit.Config.WriteTime
@@ -227,10 +237,58 @@ func (c *Certificate) Reload() error {
 func (c *Certificate) API() *tls.Config   { return c.api.Load() }
 func (c *Certificate) Nodes() *tls.Config { return c.nodes.Load() }
 
+// Doubts says why clients would refuse the certificate.
+func (c *Certificate) Doubts() (all []string) {
+	leaf, _ := c.Ends()
+	if leaf == nil {
+		return nil
+	}
+	server := func(u x509.ExtKeyUsage) bool { return u == x509.ExtKeyUsageServerAuth || u == x509.ExtKeyUsageAny }
+	if len(leaf.ExtKeyUsage)+len(leaf.UnknownExtKeyUsage) > 0 && !slices.ContainsFunc(leaf.ExtKeyUsage, server) {
+		all = append(all, "it is not for servers: its extendedKeyUsage has no serverAuth")
+	}
+	if len(leaf.DNSNames)+len(leaf.IPAddresses) == 0 {
+		all = append(all, "it has no subjectAltName, in which clients look for the name")
+	}
+	for _, address := range c.Listen {
+		host, _, _ := net.SplitHostPort(strings.TrimPrefix(address, TLSPrefix))
+		if _, named := netip.ParseAddr(host); named != nil && host != "" && strings.HasPrefix(address, TLSPrefix) && leaf.VerifyHostname(host) != nil {
+			all = append(all, fmt.Sprintf("it is not for %q of the address %s", host, address))
+		}
+	}
+	chain := c.API().Certificates[0].Certificate
+	signs := func(der []byte) bool {
+		issuer, err := x509.ParseCertificate(der)
+		return err == nil && leaf.CheckSignatureFrom(issuer) == nil
+	}
+	// Whether the issuer is a root that clients have is not known. One that is to be fetched is an intermediate.
+	if (len(chain) > 1 || len(leaf.IssuingCertificateURL) > 0) && !slices.ContainsFunc(chain, signs) {
+		all = append(all, fmt.Sprintf("the certificate of its issuer %q is not behind it: take the file with the full chain", leaf.Issuer))
+	}
+	return all
+}
+
+// Renew is Reload, and logs the doubts about a chain that is not the one before.
+func (c *Certificate) Renew(log *slog.Logger) error {
+	before := c.API().Certificates[0].Certificate
+	err := c.Reload()
+	if !slices.EqualFunc(before, c.API().Certificates[0].Certificate, bytes.Equal) {
+		c.warn(log)
+	}
+	return err
+}
+
+func (c *Certificate) warn(log *slog.Logger) {
+	for _, doubt := range c.Doubts() {
+		log.Warn("clients may refuse the TLS certificate", "reason", doubt)
+	}
+}
+
 // Watch reads the files every minute until ctx ends. Every minute it calls note for a certificate that ends within 14 days,
 // until note returns nil for it; note may be nil.
 func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(context.Context, *x509.Certificate) error) error {
 	var reading, noting daemon.Fault
+	c.warn(log)
 	for noted := (*x509.Certificate)(nil); c != nil; {
 		if leaf, soon := c.Ends(); soon && !leaf.Equal(noted) {
 			var err error
@@ -247,7 +305,7 @@ func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(con
 		case <-ctx.Done():
 			return nil
 		}
-		reading.Note(log, "the certificate is not read again: what was stays", c.Reload())
+		reading.Note(log, "the certificate is not read again: what was stays", c.Renew(log))
 	}
 	return nil
 }

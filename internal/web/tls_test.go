@@ -42,11 +42,14 @@ type signed struct {
 }
 
 // newSigned makes a certificate for 127.0.0.1 that is valid until a time. Without a signer it signs itself, and others.
-func newSigned(t testing.TB, key crypto.Signer, until time.Time, by *signed) *signed {
+func newSigned(t testing.TB, key crypto.Signer, until time.Time, by *signed, changes ...func(*x509.Certificate)) *signed {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, NotBefore: until.Add(-400 * 24 * time.Hour), NotAfter: until, IsCA: by == nil, BasicConstraintsValid: true,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, change := range changes {
+		change(template)
 	}
 	signer := &signed{template, key}
 	if by != nil {
@@ -264,6 +267,91 @@ func TestKeyMode(t *testing.T) {
 		}
 		if err := c.Reload(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%s has mode %04o", c.Key, mode)) {
 			t.Errorf("%04o: %v", mode, err)
+		}
+	}
+}
+
+// TestDoubts: what clients would refuse is told of a certificate, once for each chain.
+func TestDoubts(t *testing.T) {
+	const url = "http://authority.example/issuer"
+	issued := func(c *x509.Certificate) { c.Issuer.CommonName, c.IssuingCertificateURL = "x", []string{url} }
+	ca := func(c *x509.Certificate) { c.IsCA, c.Subject.CommonName = true, "intermediate" }
+	root := newSigned(t, ecKey(t), inAYear(), nil)
+	intermediate := newSigned(t, ecKey(t), inAYear(), root, ca)
+	behind := `the certificate of its issuer "CN=intermediate" is not behind it: take the file with the full chain`
+	leaf := newSigned(t, ecKey(t), inAYear(), intermediate, issued)
+	private := newSigned(t, ecKey(t), inAYear(), root)
+	usage := func(all ...x509.ExtKeyUsage) *signed {
+		return newSigned(t, ecKey(t), inAYear(), root, func(c *x509.Certificate) { c.ExtKeyUsage = all })
+	}
+	named := newSigned(t, ecKey(t), inAYear(), root, func(c *x509.Certificate) { c.DNSNames = []string{"*.example.com"} })
+	bare := newSigned(t, ecKey(t), inAYear(), root, func(c *x509.Certificate) { c.IPAddresses = nil })
+	for what, test := range map[string]struct {
+		leaf   *signed
+		behind []*signed
+		listen string
+		want   string
+	}{
+		"whole":                    {leaf, []*signed{intermediate}, "", ""},
+		"with the root":            {leaf, []*signed{intermediate, root}, "", ""},
+		"in another order":         {leaf, []*signed{root, intermediate}, "", ""},
+		"the leaf alone":           {leaf, nil, "", behind},
+		"another intermediate":     {leaf, []*signed{root}, "", behind},
+		"of a private root":        {private, nil, "tls:127.0.0.1:1 tls:0.0.0.0:1 tls::1 tls:[::]:1 x.example:1 unix:/x", ""},
+		"signed by itself":         {root, nil, "", ""},
+		"any usage":                {usage(x509.ExtKeyUsageAny), nil, "", ""},
+		"no usage":                 {usage(), nil, "", ""},
+		"for clients only":         {usage(x509.ExtKeyUsageClientAuth), nil, "", "it is not for servers: its extendedKeyUsage has no serverAuth"},
+		"the name of the listener": {named, nil, "tls:a.example.com:1 tls:B.Example.Com:2", ""},
+		"another name":             {named, nil, "127.0.0.1:1 tls:a.example.com:1 tls:a.example.net:2", `it is not for "a.example.net" of the address tls:a.example.net:2`},
+		"no name":                  {bare, nil, "", "it has no subjectAltName, in which clients look for the name"},
+	} {
+		c := files(t, root)
+		c.Listen = strings.Fields(test.listen)
+		test.leaf.write(t, c)
+		text := test.leaf.pem()
+		for _, s := range test.behind {
+			text += s.pem()
+		}
+		put(t, c.Chain, text, 0o644)
+		log := &support.Log{}
+		for range 2 {
+			if err := c.Renew(slog.New(slog.NewTextHandler(log, nil))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Join(c.Doubts(), ", "); got != test.want || strings.Count(log.String(), `level=WARN msg="clients may refuse the TLS certificate" reason=`) != len(c.Doubts()) {
+			t.Errorf("%s: %s\nlogged:\n%s", what, got, log)
+		}
+	}
+}
+
+// TestLongChain: curl takes a chain of 100 KiB, and one of an octet more is refused, because curl does not take it.
+func TestLongChain(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := files(t, newSigned(t, key, inAYear(), nil))
+	padded := func(octets int) *signed {
+		return newSigned(t, key, inAYear(), nil, func(c *x509.Certificate) {
+			c.SerialNumber, c.ExtraExtensions = big.NewInt(1), []pkix.Extension{{Id: []int{1, 3, 6, 1, 4, 1, 32473, 1}, Value: make([]byte, octets)}}
+		})
+	}
+	const some = 90_000
+	rest := maxChain - 9 - len(padded(some).cert.Raw)
+	for more, refused := range []string{"", c.Chain + ": 1 certificates of 102401 octets: clients take 102400 at most"} {
+		padded(some+rest+more).write(t, c)
+		if err := c.Reload(); (err != nil) != (refused != "") || err != nil && err.Error() != refused {
+			t.Error(err)
+		}
+		pair, err := tls.LoadX509KeyPair(c.Chain, c.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, _, _ := serveTLS(t, func() *tls.Config { return &tls.Config{Certificates: []tls.Certificate{pair}} }, slog.New(slog.DiscardHandler), hello)
+		if out, err := exec.Command("curl", "-ksS", "https://"+address).CombinedOutput(); (err != nil) != (refused != "") {
+			t.Errorf("%d octets more: %s, %v", more, out, err)
 		}
 	}
 }

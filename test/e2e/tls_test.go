@@ -152,6 +152,11 @@ func TestTLS(t *testing.T) {
 	second = f.put(t, second.NotAfter)
 	hangUp(`msg=reload step="read the certificate again"`)
 	told(second, 1, true)
+	if cert, err = os.ReadFile(f.cert); err != nil {
+		t.Fatal(err)
+	}
+	support.WriteFile(t, f.cert, strings.Repeat(string(cert), 2)) // the second one has not signed the first
+	hangUp(`level=WARN msg="clients may refuse the TLS certificate" reason="the certificate of its issuer`)
 	expired := f.put(t, time.Now().Add(-time.Minute))
 	hangUp(`msg=reload step="read the certificate again"`)
 	if out, err := f.curl(t, "-k", "https://"+secure+"/healthz"); err != nil {
@@ -180,6 +185,10 @@ func TestInClear(t *testing.T) {
 	out, err := command(t, append(args, "-check")...).Output()
 	if want := "warning: 0.0.0.0:0, 0.0.0.0:0: " + text + "\nok\n"; string(out) != want || err != nil {
 		t.Errorf("%s, %v", out, err)
+	}
+	out, err = command(t, append(args, "-check", "-listen", "tls:other.example:1")...).Output()
+	if want := "\nwarning: -tls-cert: clients may refuse the certificate: it is not for \"other.example\" of the address tls:other.example:1\nok\n"; !strings.HasSuffix(string(out), want) || err != nil {
+		t.Errorf("%s, %v, want %q", out, err, want)
 	}
 	f.put(t, time.Now().Add(-time.Hour))
 	out, err = command(t, append(args, "-check")...).Output()
