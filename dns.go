@@ -255,7 +255,8 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 	if rival != "" {
 		warnings = append(warnings, msg.Phrase{ID: msg.WarnOwnHeld, Args: []any{name, rival}})
 	}
-	return warnings, errors.Join(err, unread)
+	around, unknown := o.aroundWarnings(ctx, stored.Zone)
+	return append(warnings, around...), errors.Join(err, unread, unknown)
 }
 
 // forgetConfiguration deletes the configuration, and waits until the engine has tried to withdraw
@@ -282,6 +283,15 @@ func (o *operations) forgetConfiguration(ctx context.Context, patience web.Patie
 		value := cmp.Or(p.Standing, p.Doubt.Value)
 		return p.State != reconcile.Withdrawn && value != "" && mesh.Network(value) == ""
 	}), nil
+}
+
+// aroundWarnings warns of a usage whose P is a domain or lies above it.
+func (o *operations) aroundWarnings(ctx context.Context, domain string) ([]msg.Phrase, error) {
+	names, err := ledger.Around(ctx, o.store.db.Reading(ctx), domain)
+	if len(names) == 0 {
+		return nil, err
+	}
+	return []msg.Phrase{{ID: msg.WarnInner, Args: []any{names[0], domain}}}, err
 }
 
 // registerService checks and stores a new service. A service without an id gets a new one. It
@@ -335,6 +345,8 @@ func (o *operations) stored(ctx context.Context, saved mesh.Service, members []s
 		global = nil
 	}
 	warnings := o.clients.serviceWarnings(v, config, members, beside, global, o.engine.Addresses().Last)
+	around, unknown := o.aroundWarnings(ctx, v.Zone)
+	warnings, fault = append(warnings, around...), cmp.Or(fault, unknown)
 	if global == nil && v.Zone != "" {
 		warnings = append(warnings, msg.Phrase{ID: msg.WarnNoConfig})
 	}

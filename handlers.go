@@ -368,7 +368,7 @@ func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	warnings := slices.Concat(usageWarnings(u, web.Rights(r).Service), web.WarnMembers(members, body), s.ops.changeWarnings(r.Context(), u, body.UsageChange))
+	warnings := slices.Concat(usageWarnings(u), web.WarnMembers(members, body), s.ops.changeWarnings(r.Context(), u, body.UsageChange))
 	created := answers.NewCreated(u, warnings, s.ops.awaited(r.Context(), waits, u, web.Language(r)), web.Language(r))
 	return web.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: created}, nil
 }

@@ -84,6 +84,7 @@ CREATE TABLE services (
 -- Finds the built-in zone of a DNS query.
 CREATE INDEX services_by_zone ON services (zone, provider);
 CREATE INDEX services_below ON services (provider, zone_key);
+CREATE INDEX services_within ON services (zone_key);
 CREATE INDEX services_by_account ON services (account, updated_at) WHERE account IS NOT NULL;
 CREATE INDEX services_checked ON services (id) WHERE checking <> '';
 
@@ -104,7 +105,7 @@ CREATE TABLE usages (
     state         TEXT    NOT NULL DEFAULT 'pending' CHECK (state IN
         ('none', 'pending', 'published', 'failed', 'conflict', 'withdrawing')), -- of its publishing, as it is told
     place         INTEGER NOT NULL DEFAULT 0, -- id of the place that the state is about; 0: none
-    rival         TEXT    NOT NULL DEFAULT '' -- in a conflict of two networks, the network that has the name
+    rival         TEXT    NOT NULL DEFAULT '' -- of a usage that waits for its name: what has it, 'n=<network>' or 'configuration'; '' else
 , tenant INTEGER NOT NULL DEFAULT 0) STRICT; -- tenant: 1: a token of its service only has reserved it
 
 -- A service gives each custom prefix once, even to concurrent requests. The prefix is

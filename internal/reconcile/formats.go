@@ -20,12 +20,12 @@ type FormatState struct {
 	LeftOut []mesh.LeftOut // endpoints that the format does not have
 }
 
-// FormatStates returns the records of a network at a name, none if no value of it is wanted
-// there. The state has that name only.
-func FormatStates(state State, network string, addresses Addresses) (all []FormatState) {
+// FormatStates returns the records of a usage's name, none if the usage does not have it. The state has that name only.
+func FormatStates(state State, usage string, addresses Addresses) (all []FormatState) {
 	n := state.Names[0]
 	w := wantedAt(n)
-	if len(w.accounts) == 0 || w.network != network {
+	at := slices.IndexFunc(n.Usages, func(u Usage) bool { return u.ID == usage })
+	if len(w.accounts) == 0 || at < 0 || !n.title(at, Sibling{}).Publishes() {
 		return nil
 	}
 	t := desired(state, n, addresses)
@@ -60,8 +60,13 @@ func (w wanted) formatted(name, owner string, addresses Addresses) []FormatState
 	all := []FormatState{first}
 	for _, set := range mesh.FormatSets(w.formats, below(name), slices.Concat(own, leased)) {
 		f := FormatState{Format: set.Format, Name: set.Name, Type: provider.Type(set.Type), Values: set.Values, LeftOut: set.LeftOut}
-		if set.Fault != "" {
+		switch title := w.title(siblingOf(set)); {
+		case set.Fault != "":
 			f.State, f.Fault = Failed, Fault{Code: CodeInvalidName, Detail: set.Fault}
+		case title == mesh.Barred:
+			f.State, f.Values, f.Fault = Failed, nil, barred
+		case title == mesh.Contested:
+			f.State, f.Values, f.Fault = Conflict, nil, Fault{Code: CodeNetworkConflict, Detail: msg.Say(mesh.UsedByConfiguration)}
 		}
 		all = append(all, f)
 	}
@@ -70,6 +75,9 @@ func (w wanted) formatted(name, owner string, addresses Addresses) []FormatState
 	}
 	return all
 }
+
+// barred is the fault of an owner name that the rule about owners bars.
+var barred = Fault{Code: string(provider.NameNotAllowed), Detail: msg.Say("the name is the program's, or belongs to a longer domain")}
 
 // LeftOut is an endpoint that a format leaves out, and the reason.
 type LeftOut struct {

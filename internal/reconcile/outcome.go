@@ -68,6 +68,7 @@ type Outcome struct {
 	Provider string        `json:"provider"`
 	Zone     string        `json:"zone"`
 	Network  string        `json:"network,omitempty"`
+	Tenant   bool          `json:"tenant,omitempty"` // the rule about owners refuses a tenant's usage: no administrator has to act
 	Action   string        `json:"action"`
 	Value    string        `json:"value"`
 	Fault    Fault         `json:"fault,omitzero"`
@@ -78,8 +79,10 @@ type Outcome struct {
 	zoneDown bool   // the record failed because its whole zone failed
 }
 
-// bad reports whether the record failed or is in conflict.
-func (o Outcome) bad() bool { return o.Action == ActionFailed || o.Action == ActionConflict }
+// bad reports whether the record failed or is in conflict, except by the rule about owners with a tenant's usage.
+func (o Outcome) bad() bool {
+	return !o.Tenant && (o.Action == ActionFailed || o.Action == ActionConflict)
+}
 
 // waits reports whether the record is tried again before its fault counts.
 func (o Outcome) waits() bool { return o.Action == "" && o.Fault.Code != "" }
