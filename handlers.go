@@ -668,8 +668,9 @@ func (s *server) health(r *http.Request) (web.Reply, error) {
 func (o *operations) well(ctx context.Context) bool {
 	totals, err := o.store.ledger.Totals(ctx)
 	states, unread := o.store.targets.States(ctx)
-	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(o.engine.DownZones())) + states[notify.Stopped]
-	return err == nil && unread == nil && bad == 0 && o.store.db.Health(ctx) == nil
+	conflict, unknown := o.store.ledger.Conflicts(ctx)
+	bad := totals[string(reconcile.Failed)] + uint64(len(o.engine.DownZones())) + states[notify.Stopped]
+	return errors.Join(err, unread, unknown) == nil && bad == 0 && !conflict && o.store.db.Health(ctx) == nil
 }
 
 // writeMetrics writes the versions, and the metrics of the database and the engine.

@@ -88,7 +88,8 @@ CREATE INDEX services_within ON services (zone_key);
 CREATE INDEX services_by_account ON services (account, updated_at) WHERE account IS NOT NULL;
 CREATE INDEX services_checked ON services (id) WHERE checking <> '';
 
--- Reserved prefixes. If two networks reserve one name, the lower seq owns it.
+-- Reserved prefixes. Package mesh says who owns a name: a usage that waits for its name has what has it in rival,
+-- 'n=<network>' or 'configuration'.
 CREATE TABLE usages (
     seq           INTEGER PRIMARY KEY AUTOINCREMENT,
     id            TEXT    NOT NULL UNIQUE,
@@ -105,7 +106,7 @@ CREATE TABLE usages (
     state         TEXT    NOT NULL DEFAULT 'pending' CHECK (state IN
         ('none', 'pending', 'published', 'failed', 'conflict', 'withdrawing')), -- of its publishing, as it is told
     place         INTEGER NOT NULL DEFAULT 0, -- id of the place that the state is about; 0: none
-    rival         TEXT    NOT NULL DEFAULT '' -- of a usage that waits for its name: what has it, 'n=<network>' or 'configuration'; '' else
+    rival         TEXT    NOT NULL DEFAULT '' -- in a conflict of two networks, the network that has the name
 , tenant INTEGER NOT NULL DEFAULT 0) STRICT; -- tenant: 1: a token of its service only has reserved it
 
 -- A service gives each custom prefix once, even to concurrent requests. The prefix is

@@ -140,6 +140,13 @@ func (g *Ledger) Totals(ctx context.Context) (map[string]uint64, error) {
 	return totals, errors.Join(err, unread)
 }
 
+// Conflicts reports whether a record is in conflict, except a tenant's that the rule about owners refuses.
+func (g *Ledger) Conflicts(ctx context.Context) (any bool, err error) {
+	own, unread := g.OwnState(ctx)
+	err = g.config.Reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM usages WHERE state = 'conflict' AND NOT (tenant AND rival <> ''))`).Scan(&any)
+	return any || own == reconcile.Conflict, errors.Join(err, unread)
+}
+
 // StateIn is State with a caller's transaction.
 func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) (reconcile.State, error) {
 	return g.stateIn(ctx, q, names, nil)

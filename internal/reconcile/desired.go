@@ -53,7 +53,8 @@ type Withdrawal struct {
 // "" for the configuration.
 type Refusal struct {
 	Name, Network string
-	Tenant        bool // it is of tenants only: see mesh.Claim
+	Sibling       Sibling // the record that is refused; the zero Sibling: all
+	Denied        bool    // see Outcome
 	Fault         Fault
 }
 
@@ -114,8 +115,8 @@ func Desired(state State, addresses Addresses) (all []Target) {
 
 func desired(state State, n Name, addresses Addresses) Target {
 	w := wantedAt(n)
-	t := Target{Name: n, Refusals: w.refused(n)}
 	values, made := w.values(n, state.Owner, addresses)
+	t := Target{Name: n, Refusals: append(w.refused(n), made.refused(w)...)}
 	places := map[Sibling][]Place{}
 	for _, p := range n.Places {
 		places[p.Sibling] = append(places[p.Sibling], p)
@@ -214,6 +215,7 @@ func waited(n Name, p Place) bool {
 
 // wanted is the value that is wanted at a name, with the accounts to publish it at.
 type wanted struct {
+	name      string
 	usage     string // id of the one that gives the endpoints
 	network   string
 	domain    string
@@ -232,7 +234,7 @@ type wanted struct {
 // wantedAt asks mesh.Ground which usages have the name. The newest of them gives the endpoints, which are published at each
 // account of them. The configuration's own record never takes a usage's name, nor that of its record in another format.
 func wantedAt(n Name) (w wanted) {
-	w.title = func(Sibling) mesh.Title { return mesh.Owned }
+	w.name, w.title = n.Name, func(Sibling) mesh.Title { return mesh.Owned }
 	for i, u := range n.Usages {
 		if !n.title(i, Sibling{}).Publishes() {
 			continue
@@ -321,6 +323,34 @@ func (w wanted) inFormats(n Name, endpoints []mesh.Endpoint) *made {
 	return m
 }
 
+// refused returns the records that the rule about owners refuses to a usage. m may be nil.
+func (m *made) refused(w wanted) (all []Refusal) {
+	if m == nil {
+		return nil
+	}
+	for s := range m.texts {
+		if fault := w.denial(s); fault.Code != "" {
+			all = append(all, Refusal{Name: w.name, Network: w.network, Sibling: s, Denied: true, Fault: fault})
+		}
+	}
+	slices.SortFunc(all, func(a, b Refusal) int { return strings.Compare(a.Sibling.Of(""), b.Sibling.Of("")) })
+	return all
+}
+
+// denial returns the fault of a record that the rule about owners refuses, none of another one.
+func (w wanted) denial(s Sibling) Fault {
+	switch w.title(s) {
+	case mesh.Barred:
+		return barred
+	case mesh.Contested:
+		return Fault{Code: CodeNetworkConflict, Detail: msg.Say(mesh.UsedByConfiguration)}
+	}
+	return Fault{}
+}
+
+// barred is the fault of a record at an owner name that is not the usage's.
+var barred = Fault{Code: string(provider.NameNotAllowed), Detail: msg.Say("the name is the program's, or belongs to a longer domain")}
+
 // marked returns the value with our mark, and the endpoints that it leaves out. It has
 // no endpoints if the formats of the usage do not name it: then it only marks the name as ours.
 func (w wanted) marked(owner string, own, leased []mesh.Endpoint) (value string, leftOut []mesh.Endpoint) {
@@ -398,8 +428,8 @@ func (r *Record) choosePlace(places []Place) {
 // refused returns the networks whose usages do not get the name, the configuration's record if it
 // does not, and the network that has the name and no account to publish at.
 func (w wanted) refused(n Name) (all []Refusal) {
-	refuse := func(network, code, detail string, tenant bool) {
-		all = append(all, Refusal{Name: n.Name, Network: network, Tenant: tenant, Fault: Fault{Code: code, Detail: msg.Say(detail)}})
+	refuse := func(network, code, detail string, denied bool) {
+		all = append(all, Refusal{Name: n.Name, Network: network, Denied: denied, Fault: Fault{Code: code, Detail: msg.Say(detail)}})
 	}
 	if w.nowhere {
 		refuse(w.network, CodeNoProvider, "", false)
@@ -455,7 +485,7 @@ func BesideOwner(state State, owner string, addresses Addresses) string {
 
 // outcome returns the outcome of a refusal for a report.
 func (r Refusal) outcome() Outcome {
-	o := Outcome{Name: r.Name, Network: r.Network, Tenant: r.Tenant, Fault: r.Fault, Action: ActionSkipped}
+	o := Outcome{Name: r.Name, Sibling: r.Sibling, Network: r.Network, Denied: r.Denied, Fault: r.Fault, Action: ActionSkipped}
 	if r.Fault.Code == CodeNetworkConflict {
 		o.Action = ActionConflict
 	}

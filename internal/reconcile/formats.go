@@ -60,13 +60,10 @@ func (w wanted) formatted(name, owner string, addresses Addresses) []FormatState
 	all := []FormatState{first}
 	for _, set := range mesh.FormatSets(w.formats, below(name), slices.Concat(own, leased)) {
 		f := FormatState{Format: set.Format, Name: set.Name, Type: provider.Type(set.Type), Values: set.Values, LeftOut: set.LeftOut}
-		switch title := w.title(siblingOf(set)); {
-		case set.Fault != "":
+		if set.Fault != "" {
 			f.State, f.Fault = Failed, Fault{Code: CodeInvalidName, Detail: set.Fault}
-		case title == mesh.Barred:
-			f.State, f.Values, f.Fault = Failed, nil, barred
-		case title == mesh.Contested:
-			f.State, f.Values, f.Fault = Conflict, nil, Fault{Code: CodeNetworkConflict, Detail: msg.Say(mesh.UsedByConfiguration)}
+		} else if denial := w.denial(siblingOf(set)); denial.Code != "" {
+			f.State, f.Values, f.Fault = Failed, nil, denial
 		}
 		all = append(all, f)
 	}
@@ -75,9 +72,6 @@ func (w wanted) formatted(name, owner string, addresses Addresses) []FormatState
 	}
 	return all
 }
-
-// barred is the fault of an owner name that the rule about owners bars.
-var barred = Fault{Code: string(provider.NameNotAllowed), Detail: msg.Say("the name is the program's, or belongs to a longer domain")}
 
 // LeftOut is an endpoint that a format leaves out, and the reason.
 type LeftOut struct {
