@@ -157,7 +157,9 @@ func (o *operations) changeWarnings(ctx context.Context, u mesh.Usage, c mesh.Us
 	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.ID) // the usage is stored, whether they are read or not
 	for i := range states {
 		switch f := &states[i]; {
-		case f.Fault.Code == string(msg.NameNotAllowed):
+		case f.Takes:
+			all = append(all, msg.Phrase{ID: msg.WarnTakesOwn, Args: []any{f.Name}})
+		case f.Fault.Code == string(msg.NameNotAllowed), f.Fault.Code == string(msg.NetworkConflict):
 			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, f.Fault}})
 		case len(f.Values) == 0 && len(f.LeftOut) > 0 && f.LeftOut[0].Reason == mesh.NoPeerID:
 			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, f.LeftOut[0].Reason}})

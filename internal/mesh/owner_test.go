@@ -45,6 +45,9 @@ func TestOwners(t *testing.T) {
 	lists, tried := someClaims(), 0
 	eachGround(func(g Ground) {
 		for _, claims := range lists {
+			if len(claims) == 3 && (g.Inner != "" || len(g.Program.Hosts) > 0 || g.Program.Catalog != "") {
+				continue // of these each claim is judged alone
+			}
 			holder := g.Holder(ownerName, claims)
 			for _, owner := range owners {
 				for at, c := range claims {

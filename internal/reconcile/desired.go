@@ -216,6 +216,7 @@ func waited(n Name, p Place) bool {
 // wanted is the value that is wanted at a name, with the accounts to publish it at.
 type wanted struct {
 	name      string
+	ownName   string // the name of the configuration's record, "" for none
 	usage     string // id of the one that gives the endpoints
 	network   string
 	domain    string
@@ -234,7 +235,7 @@ type wanted struct {
 // wantedAt asks mesh.Ground which usages have the name. The newest of them gives the endpoints, which are published at each
 // account of them. The configuration's own record never takes a usage's name, nor that of its record in another format.
 func wantedAt(n Name) (w wanted) {
-	w.name, w.title = n.Name, func(Sibling) mesh.Title { return mesh.Owned }
+	w.name, w.ownName, w.title = n.Name, n.Ground.Own, func(Sibling) mesh.Title { return mesh.Owned }
 	for i, u := range n.Usages {
 		if !n.title(i, Sibling{}).Publishes() {
 			continue

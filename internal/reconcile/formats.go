@@ -18,6 +18,7 @@ type FormatState struct {
 	State   PlaceState
 	Fault   Fault
 	LeftOut []mesh.LeftOut // endpoints that the format does not have
+	Takes   bool           // the name from the configuration's record
 }
 
 // FormatStates returns the records of a usage's name, none if the usage does not have it. The state has that name only.
@@ -65,6 +66,7 @@ func (w wanted) formatted(name, owner string, addresses Addresses) []FormatState
 		} else if denial := w.denial(siblingOf(set)); denial.Code != "" {
 			f.State, f.Values, f.Fault = Failed, nil, denial
 		}
+		f.Takes = f.Fault.Code == "" && f.Type == provider.TXT && f.Name == w.ownName
 		all = append(all, f)
 	}
 	if s := challengeOf(name); len(w.acme) > 0 {
