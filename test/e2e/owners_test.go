@@ -66,7 +66,7 @@ func (w *ownerWorld) shown(p string) string {
 			questions = append(questions, name, kind)
 		}
 	}
-	return w.dig(append([]string{"+noall", "+answer", "+nottlid"}, questions...)...)
+	return w.dig(append([]string{"+tcp", "+keepopen", "+noall", "+answer", "+nottlid"}, questions...)...)
 }
 
 // ownerRows are the rows of the tables in docs/security.md, and how an attacker of each kind comes to them: the service and the
@@ -121,7 +121,7 @@ func TestOwnerAttacks(t *testing.T) {
 func (w *ownerWorld) attack(t *testing.T, title, service, token, prefix, p string, network int, want string, warned, name bool) {
 	t.Helper()
 	w.quiet()
-	before := w.shown(p)
+	before, last := w.shown(p), w.lastEvent()
 	mine := w.as[token]
 	reserved := mine.call(200, "POST", usagesPath+"?wait=30", fmt.Sprintf(
 		`{"service_id":%q,"prefix_mode":"custom","custom_prefix":%q,"network_id":%d,"formats":["mesh1","a"],"txt_endpoints":["udp://198.51.100.66:1"]}`, service, prefix, network))
@@ -135,7 +135,7 @@ func (w *ownerWorld) attack(t *testing.T, title, service, token, prefix, p strin
 	}
 	w.quiet()
 	shown, usage := w.shown(p), mine.call(200, "GET", usagesPath+"/"+id, "").body
-	events := mine.call(200, "GET", usagesPath+"/"+id+"/events", "").body
+	events := mine.call(200, "GET", fmt.Sprintf("%s/%s/events?after=%d", usagesPath, id, last), "").body
 	at := func(owner, kind string) bool {
 		return regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(owner) + `\.\s.*\s` + kind + `\s.*(198\.51\.100\.6[67]|AAAA)`).MatchString(shown)
 	}
