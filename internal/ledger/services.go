@@ -70,8 +70,8 @@ func Inner(ctx context.Context, q sqlite.Queryer, names []string) (map[string]st
 		inner[names[at]] = zone
 		return at, err
 	}, `
-		SELECT k.key, (SELECT zone FROM services WHERE zone_key = k.value OR zone_key > k.value || '.' AND zone_key < k.value || '/' LIMIT 1) AS zone
-		FROM json_each(?) k WHERE zone IS NOT NULL`, keys)
+		SELECT key, (SELECT zone FROM services WHERE zone_key = value OR zone_key > value || '.' AND zone_key < value || '/' LIMIT 1) AS inside
+		FROM json_each(?) WHERE inside IS NOT NULL`, keys)
 	return inner, err
 }
 
