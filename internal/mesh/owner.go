@@ -48,43 +48,53 @@ const (
 // Publishes reports whether the usage publishes at the name.
 func (t Title) Publishes() bool { return t >= Warned }
 
-// Holder returns the index of the claim that has a full name, -1 for none: the first one that does not wait, else the
-// first one. A tenant's claim that waits does not take the name from the configuration's record.
-func (g Ground) Holder(name string, claims []Claim) int {
-	waiting := -1
+// Owners are the claims to a full name _mesh.P, in the order of their reservation.
+type Owners struct {
+	Ground
+	Name   string
+	Claims []Claim
+	Holder int // index of the claim that has the name, -1 for none
+}
+
+// OwnersOf finds the holder of a full name: the first claim that does not wait, else the first one. A tenant's claim that waits does
+// not take the name from the configuration's record.
+func OwnersOf(name string, g Ground, claims []Claim) Owners {
+	o := Owners{g, name, claims, -1}
 	for i, c := range claims {
 		switch {
 		case c.Releasing:
 		case !c.Waits:
-			return i
-		case waiting < 0 && !(c.Tenant && name == g.Own):
-			waiting = i
+			o.Holder = i
+			return o
+		case o.Holder < 0 && !(c.Tenant && name == g.Own):
+			o.Holder = i
 		}
 	}
-	return waiting
+	return o
 }
 
-// TitleOf is the one rule about owners. It returns the title of a claim to an owner name of a full name _mesh.P: to that name
-// itself, P, or a name below P. claims are those to the full name in the order of their reservation; at is the index of the claim.
+// Title is the one rule about owners. It returns the title of a claim to an owner name: the full name, P, or a name below P.
 //
 // The holder has the name. Other claims for its network join it, if they are of its service, or an administrator's. P and what is
 // below it belong to the service with the longest domain at or above it; what the program answers itself is never a usage's.
-func (g Ground) TitleOf(name string, claims []Claim, at int, owner, recordType string) Title {
-	c, holder := claims[at], g.Holder(name, claims)
-	switch p := dns.Parent(name); {
-	case holder < 0 || c.Releasing:
+func (o Owners) Title(at int, owner, recordType string) Title {
+	c, full, record := o.Claims[at], owner == o.Name, owner == o.Own && recordType == typeTXT
+	switch {
+	case o.Holder < 0 || c.Releasing:
 		return Contested
-	case at != holder && (c.Network != claims[holder].Network || c.Tenant && c.Service != claims[holder].Service):
+	case at != o.Holder && (c.Network != o.Claims[o.Holder].Network || c.Tenant && c.Service != o.Claims[o.Holder].Service):
 		return Contested
-	case owner != name && (g.Program.has(p) || g.Program.has(owner)):
-		return Barred
-	case owner == g.Own && recordType == typeTXT && c.Tenant && owner != name:
-		return Contested
-	case owner == g.Own && recordType == typeTXT && !c.Tenant:
+	case full && record && !c.Tenant:
 		return Warned
-	case owner != name && g.Inner != "" && c.Tenant:
+	case full:
+		return Owned
+	case o.Program.has(dns.Parent(o.Name)) || o.Program.has(owner):
 		return Barred
-	case owner != name && g.Inner != "":
+	case record && c.Tenant:
+		return Contested
+	case o.Inner != "" && c.Tenant:
+		return Barred
+	case record || o.Inner != "":
 		return Warned
 	}
 	return Owned

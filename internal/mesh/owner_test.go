@@ -41,18 +41,19 @@ func someClaims() (all [][]Claim) {
 
 // TestOwners tries every list of claims on every ground, at every kind of owner name.
 func TestOwners(t *testing.T) {
-	owners := []string{ownerName, ownerP, "*." + ownerP, "_x._udp." + ownerP, "ip4p." + ownerP, "_dnsaddr." + ownerP, ChallengeName(ownerP)}
+	names := []string{ownerName, ownerP, "*." + ownerP, "_x._udp." + ownerP, "ip4p." + ownerP, "_dnsaddr." + ownerP, ChallengeName(ownerP)}
 	lists, tried := someClaims(), 0
 	eachGround(func(g Ground) {
 		for _, claims := range lists {
 			if len(claims) == 3 && (g.Inner != "" || len(g.Program.Hosts) > 0 || g.Program.Catalog != "") {
 				continue // of these each claim is judged alone
 			}
-			holder := g.Holder(ownerName, claims)
-			for _, owner := range owners {
+			owners := OwnersOf(ownerName, g, claims)
+			holder := owners.Holder
+			for _, owner := range names {
 				for at, c := range claims {
 					tried++
-					got, want := g.TitleOf(ownerName, claims, at, owner, typeTXT), wantTitle(g, claims, at, holder, owner)
+					got, want := owners.Title(at, owner, typeTXT), wantTitle(g, claims, at, holder, owner)
 					if got != want {
 						t.Fatalf("%+v at %s on %+v: claim %d has title %d, want %d", claims, owner, g, at, got, want)
 					}
@@ -60,7 +61,7 @@ func TestOwners(t *testing.T) {
 						continue
 					}
 					for _, later := range []Claim{{Service: "d", Network: c.Network, Tenant: true, Waits: true}, {Service: "d", Network: c.Network, Tenant: true}, {Service: "d", Network: c.Network}} {
-						if after := g.TitleOf(ownerName, append(slices.Clone(claims), later), at, owner, typeTXT); holder >= 0 && !claims[holder].Waits && after != got {
+						if after := OwnersOf(ownerName, g, append(slices.Clone(claims), later)).Title(at, owner, typeTXT); holder >= 0 && !claims[holder].Waits && after != got {
 							t.Fatalf("%+v at %s on %+v: %+v changes the title of claim %d from %d to %d", claims, owner, g, later, at, got, after)
 						}
 					}

@@ -33,10 +33,8 @@ func ChallengeOf(state State, usage, value string, addresses Addresses) (c Chall
 	w, s := wantedAt(n), challengeOf(n.Name)
 	var own Usage
 	title := mesh.Contested
-	for i, u := range n.Usages {
-		if u.ID == usage {
-			own, title = u, n.title(i, s)
-		}
+	if at := slices.IndexFunc(n.Usages, func(u Usage) bool { return u.ID == usage }); at >= 0 {
+		own, title = n.Usages[at], n.owners().title(at, s)
 	}
 	reason := dns.NameFault(s.Owner)
 	switch {

@@ -235,19 +235,20 @@ type wanted struct {
 // wantedAt asks mesh.Ground which usages have the name. The newest of them gives the endpoints, which are published at each
 // account of them. The configuration's own record never takes a usage's name, nor that of its record in another format.
 func wantedAt(n Name) (w wanted) {
+	o := n.owners()
 	w.name, w.ownName, w.title = n.Name, n.Ground.Own, func(Sibling) mesh.Title { return mesh.Owned }
 	for i, u := range n.Usages {
-		if !n.title(i, Sibling{}).Publishes() {
+		if !o.has(i) {
 			continue
 		}
 		w.network, w.nowhere = u.Network, true
 		if u.Account == nil {
 			continue
 		}
-		if n.title(i, challengeOf(n.Name)).Publishes() {
+		if o.title(i, challengeOf(n.Name)).Publishes() {
 			w.acme = append(w.acme, u.Challenges...)
 		}
-		w.title = func(s Sibling) mesh.Title { return n.title(i, s) }
+		w.title = func(s Sibling) mesh.Title { return o.title(i, s) }
 		w.usage, w.domain, w.endpoints, w.leased, w.dead, w.formats, w.peerID = u.ID, u.Domain, u.Endpoints, u.Leased, u.Dead, u.Formats, u.PeerID
 		if !slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == u.Account.ID }) {
 			w.accounts = append(w.accounts, *u.Account)
@@ -439,11 +440,11 @@ func (w wanted) refused(n Name) (all []Refusal) {
 		network string
 		tenant  bool
 	}
-	told := map[claimant]bool{}
+	o, told := n.owners(), map[claimant]bool{}
 	for i, u := range n.Usages {
-		if c := (claimant{u.Network, u.Tenant}); !u.Releasing && !told[c] && !n.title(i, Sibling{}).Publishes() {
+		if c := (claimant{u.Network, u.Tenant}); !u.Releasing && !told[c] && !o.has(i) {
 			told[c] = true
-			refuse(u.Network, CodeNetworkConflict, n.holder(), u.Tenant)
+			refuse(u.Network, CodeNetworkConflict, o.holder(), u.Tenant)
 		}
 	}
 	if rival := Rival(n); rival != "" {

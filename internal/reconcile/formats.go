@@ -26,7 +26,7 @@ func FormatStates(state State, usage string, addresses Addresses) (all []FormatS
 	n := state.Names[0]
 	w := wantedAt(n)
 	at := slices.IndexFunc(n.Usages, func(u Usage) bool { return u.ID == usage })
-	if len(w.accounts) == 0 || at < 0 || !n.title(at, Sibling{}).Publishes() {
+	if len(w.accounts) == 0 || at < 0 || !n.owners().has(at) {
 		return nil
 	}
 	t := desired(state, n, addresses)

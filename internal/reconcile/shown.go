@@ -23,7 +23,7 @@ func StateChoices() string {
 type Shown struct {
 	State PlaceState
 	Place int64  // id of the place that the state is about, 0 for none
-	Rival string // of a usage that waits for the name: what has it, as in Name.holder
+	Rival string // of a usage that waits for the name: what has it, as in owners.holder
 }
 
 // ShownChange is a usage with its current Shown, and the outdated Shown that is stored.
@@ -43,12 +43,13 @@ func Outdated(state State, addresses Addresses) (all []ShownChange) {
 
 // outdated is Outdated for one name. Without a configuration nothing is published anew.
 func (t Target) outdated(configured bool) (all []ShownChange) {
+	o := t.Name.owners()
 	for i, u := range t.Name.Usages {
 		stored := u.Shown
 		u.Shown = t.shown(u.Network, u.Releasing)
 		switch {
-		case !u.Releasing && !t.Name.title(i, Sibling{}).Publishes():
-			u.Shown = Shown{State: Conflict, Place: u.Shown.Place, Rival: t.Name.holder()}
+		case !u.Releasing && !o.has(i):
+			u.Shown = Shown{State: Conflict, Place: u.Shown.Place, Rival: o.holder()}
 		case !configured && u.Shown.State == Pending:
 			u.Shown = Shown{State: None}
 		}

@@ -108,26 +108,30 @@ func (n Name) Releases() bool {
 	return slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing })
 }
 
-// claims returns the usages of the name as the rule about owners reads them.
-func (n Name) claims() (all []mesh.Claim) {
+// owners are the claims of the usages of a name.
+type owners struct{ mesh.Owners }
+
+func (n Name) owners() owners {
+	var claims []mesh.Claim
 	for _, u := range n.Usages {
-		all = append(all, mesh.Claim{Service: u.Service, Network: u.Network, Tenant: u.Tenant, Releasing: u.Releasing, Waits: u.Shown.Rival != ""})
+		claims = append(claims, mesh.Claim{Service: u.Service, Network: u.Network, Tenant: u.Tenant, Releasing: u.Releasing, Waits: u.Shown.Rival != ""})
 	}
-	return all
+	return owners{mesh.OwnersOf(n.Name, n.Ground, claims)}
 }
 
 // title returns what a usage may do at a record of the name.
-func (n Name) title(at int, s Sibling) mesh.Title {
-	if s.marked() {
-		s = Sibling{n.Name, provider.TXT}
-	}
-	return n.Ground.TitleOf(n.Name, n.claims(), at, s.Owner, string(s.Type))
+func (o owners) title(at int, s Sibling) mesh.Title {
+	name, t := Record{Name: o.Name, Sibling: s}.owner()
+	return o.Title(at, name, string(t))
 }
 
+// has reports whether a usage has the name.
+func (o owners) has(at int) bool { return o.title(at, Sibling{}).Publishes() }
+
 // holder returns what has the name, as the detail of a conflict: n=<network>, or "configuration" for its record.
-func (n Name) holder() string {
-	if at := n.Ground.Holder(n.Name, n.claims()); at >= 0 {
-		return "n=" + n.Usages[at].Network
+func (o owners) holder() string {
+	if o.Holder >= 0 {
+		return "n=" + o.Claims[o.Holder].Network
 	}
 	return mesh.UsedByConfiguration
 }
@@ -135,14 +139,14 @@ func (n Name) holder() string {
 // TitleOf returns the title of a usage to its name, or if it owns that, to P; and the reason: what has the name, the configuration
 // whose record the usage takes the name from, or the domain at or below P.
 func TitleOf(n Name, usage string) (title mesh.Title, reason string) {
-	at := slices.IndexFunc(n.Usages, func(u Usage) bool { return u.ID == usage })
-	switch title = n.title(at, Sibling{}); title {
+	o, at := n.owners(), slices.IndexFunc(n.Usages, func(u Usage) bool { return u.ID == usage })
+	switch title = o.title(at, Sibling{}); title {
 	case mesh.Contested:
-		return title, n.holder()
+		return title, o.holder()
 	case mesh.Warned:
 		return title, mesh.UsedByConfiguration
 	}
-	return n.title(at, Sibling{below(n.Name), provider.A}), n.Ground.Inner
+	return o.title(at, Sibling{below(n.Name), provider.A}), n.Ground.Inner
 }
 
 // PassMark records at a name that a pass has counted it. The zero mark means none.
