@@ -386,10 +386,11 @@ func (s *store) CheckService(ctx context.Context, id string) error {
 
 // usageZone is the domain of a service, under which its usages are.
 type usageZone struct {
-	domain  sql.Null[string] // as typed
-	zone    string           // as DNS has it
-	own     sql.Null[string] // the name of the configuration's record; not valid without a configuration
-	nowhere bool             // no account can publish
+	domain     sql.Null[string] // as typed
+	zone       string           // as DNS has it
+	configured string           // the configuration's, "" for none
+	own        sql.Null[string] // the name of the configuration's record; not valid without a configuration
+	nowhere    bool             // no account can publish
 }
 
 // state returns the state of a new usage of the service.
@@ -418,6 +419,7 @@ func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZ
 	case z.domain.V == "":
 		return z, errNoDomain
 	}
+	z.configured = configured.V
 	z.nowhere = !configured.Valid || !account && !dns.Within(z.zone, configured.V)
 	return z, nil
 }
@@ -467,7 +469,7 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 				return err
 			}
 		}
-		u.Title, u.Rival, err = s.ledger.Title(ctx, tx, u, known)
+		u.Title, u.Rival, err = s.ledger.Title(ctx, tx, u, !known && !dns.Within(zone.configured, dns.Parent(u.Name)))
 		return err
 	})
 	return u, err

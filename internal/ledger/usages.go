@@ -5,10 +5,8 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
-	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
@@ -113,12 +111,11 @@ func saveOptions(ctx context.Context, tx *sql.Tx, usage int64, o mesh.Options) e
 	return err
 }
 
-// Title returns the title of a new usage, and its reason, as reconcile.TitleOf does. known is false if neither another usage nor
-// the configuration's record has the name.
-func (g *Ledger) Title(ctx context.Context, tx *sql.Tx, u mesh.Usage, known bool) (title mesh.Title, reason string, err error) {
-	c, err := g.selectConfigured(ctx, tx)
-	inner, unread := Inner(ctx, tx, []string{u.Name})
-	if err = errors.Join(err, unread); err != nil || !known && len(inner) == 0 && (c == nil || !dns.Within(c.Zone, dns.Parent(u.Name))) {
+// Title returns the title of a new usage, and its reason, as reconcile.TitleOf does. alone says that neither another usage nor
+// the configuration has the name, P, or a name below P.
+func (g *Ledger) Title(ctx context.Context, tx *sql.Tx, u mesh.Usage, alone bool) (title mesh.Title, reason string, err error) {
+	inner, err := Inner(ctx, tx, []string{u.Name})
+	if err != nil || alone && len(inner) == 0 {
 		return mesh.Owned, "", err
 	}
 	state, err := g.stateIn(ctx, tx, []string{u.Name}, marked)
