@@ -466,7 +466,7 @@ func reloadSteps(c settings.Settings, files *provision.Files, dns *builtin.Serve
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
 	}
 	if c.Certificate != nil {
-		steps = append(steps, step{"read the certificate again", func(context.Context) error { return c.Certificate.Renew(log) }})
+		steps = append(steps, step{"read the certificate again", func(context.Context) error { return c.Certificate.Reload(log) }})
 	}
 	if c.Provision != "" {
 		steps = append(steps, step{"apply the provisioning file again", files.Apply})
@@ -573,8 +573,8 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	if leaf, soon := c.Certificate.Ends(); soon {
 		warn("-tls-cert: the certificate ends soon or has ended: %v", leaf.NotAfter)
 	}
-	for _, doubt := range c.Certificate.Doubts() {
-		warn("-tls-cert: clients may refuse the certificate: %s", doubt)
+	for _, err := range c.Certificate.Doubts() {
+		warn("-tls-cert: %s: %v", web.Doubtful, err)
 	}
 	fault = errors.Join(fault, c.Refused())
 	fine := "ok"

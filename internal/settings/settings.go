@@ -80,7 +80,7 @@ func Read(args, environ []string) (Settings, error) {
 		s.Certificate = nil
 	} else if c.Chain == "" || c.Key == "" {
 		faults = append(faults, fmt.Errorf("-tls-cert %q and -tls-key %q: want a file for both", c.Chain, c.Key))
-	} else if err := c.Reload(); err != nil {
+	} else if err := c.Reload(nil); err != nil {
 		faults = append(faults, fmt.Errorf("-tls-cert, -tls-key, -tls-client-ca: %w", err))
 	}
 	faults = append(faults, s.open())

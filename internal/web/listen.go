@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -174,6 +175,9 @@ func listenUnix(path string, group int) (net.Listener, error) {
 	return listener, err
 }
 
+// Doubtful is the warning about Doubts.
+const Doubtful = "clients may refuse the TLS certificate: want one for servers, with the names of the listeners, and those up to its authority behind it"
+
 const (
 	lookTime  = time.Minute         // between two looks at the files
 	maxChain  = 100 << 10           // octets of certificates that OpenSSL takes (SSL_CTX_set_max_cert_list)
@@ -189,8 +193,8 @@ type Certificate struct {
 }
 
 // Reload reads the files for the next connections. On an error it keeps what it has. The key's file must be as private
-// as a token file; an expired certificate is no error. No session is resumed, so a replaced authority counts at once.
-func (c *Certificate) Reload() error {
+// as a token file; an expired certificate is no error. Doubts about another chain than before are logged. No session is resumed, so a replaced authority counts at once.
+func (c *Certificate) Reload(log *slog.Logger) error {
 	for _, path := range []string{c.Chain, c.Authority} { // OpenPrivate checks the key
 		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is not a regular file", path)
@@ -210,11 +214,8 @@ func (c *Certificate) Reload() error {
 	if err != nil {
 		return fmt.Errorf("%s and %s: %w", c.Chain, c.Key, err)
 	}
-	size := 4 // of the message of TLS 1.3 (RFC 8446, section 4.4.2)
-	for _, der := range pair.Certificate {
-		size += 3 + len(der) + 2
-	}
-	if size > maxChain {
+	// The size of the message of TLS 1.3 (RFC 8446, section 4.4.2).
+	if size := 4 + 5*len(pair.Certificate) + len(bytes.Join(pair.Certificate, nil)); size > maxChain {
 		return fmt.Errorf("%s: %d certificates of %d octets: clients take %d at most", c.Chain, len(pair.Certificate), size, maxChain)
 	}
 	next := &tls.Config{
@@ -228,8 +229,11 @@ func (c *Certificate) Reload() error {
 			return cmp.Or(err, fmt.Errorf("%s: no certificate in PEM", c.Authority))
 		}
 	}
-	c.api.Store(next)
+	before := c.api.Swap(next)
 	c.nodes.Store(nodes)
+	if before != nil && !slices.EqualFunc(before.Certificates[0].Certificate, pair.Certificate, bytes.Equal) {
+		c.logDoubts(log)
+	}
 	return nil
 }
 
@@ -237,50 +241,34 @@ func (c *Certificate) Reload() error {
 func (c *Certificate) API() *tls.Config   { return c.api.Load() }
 func (c *Certificate) Nodes() *tls.Config { return c.nodes.Load() }
 
-// Doubts says why clients would refuse the certificate.
-func (c *Certificate) Doubts() (all []string) {
+// Doubts says why clients would refuse the certificate. Whether its issuer is a root that clients have is not known, except
+// that an issuer which is to be fetched is none.
+func (c *Certificate) Doubts() []error {
 	leaf, _ := c.Ends()
 	if leaf == nil {
 		return nil
 	}
-	server := func(u x509.ExtKeyUsage) bool { return u == x509.ExtKeyUsageServerAuth || u == x509.ExtKeyUsageAny }
-	if len(leaf.ExtKeyUsage)+len(leaf.UnknownExtKeyUsage) > 0 && !slices.ContainsFunc(leaf.ExtKeyUsage, server) {
-		all = append(all, "it is not for servers: its extendedKeyUsage has no serverAuth")
+	chain, issuers := c.API().Certificates[0].Certificate, x509.NewCertPool()
+	for _, der := range chain[1:] {
+		issuers.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	}
-	if len(leaf.DNSNames)+len(leaf.IPAddresses) == 0 {
-		all = append(all, "it has no subjectAltName, in which clients look for the name")
+	if len(chain) == 1 && len(leaf.IssuingCertificateURL) == 0 {
+		issuers.AddCert(leaf)
 	}
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: issuers, CurrentTime: leaf.NotAfter})
+	faults := []error{err}
 	for _, address := range c.Listen {
 		host, _, _ := net.SplitHostPort(strings.TrimPrefix(address, TLSPrefix))
-		if _, named := netip.ParseAddr(host); named != nil && host != "" && strings.HasPrefix(address, TLSPrefix) && leaf.VerifyHostname(host) != nil {
-			all = append(all, fmt.Sprintf("it is not for %q of the address %s", host, address))
+		if _, named := netip.ParseAddr(host); named != nil && host != "" && strings.HasPrefix(address, TLSPrefix) {
+			faults = append(faults, leaf.VerifyHostname(host))
 		}
 	}
-	chain := c.API().Certificates[0].Certificate
-	signs := func(der []byte) bool {
-		issuer, err := x509.ParseCertificate(der)
-		return err == nil && leaf.CheckSignatureFrom(issuer) == nil
-	}
-	// Whether the issuer is a root that clients have is not known. One that is to be fetched is an intermediate.
-	if (len(chain) > 1 || len(leaf.IssuingCertificateURL) > 0) && !slices.ContainsFunc(chain, signs) {
-		all = append(all, fmt.Sprintf("the certificate of its issuer %q is not behind it: take the file with the full chain", leaf.Issuer))
-	}
-	return all
+	return slices.DeleteFunc(faults, func(err error) bool { return err == nil })
 }
 
-// Renew is Reload, and logs the doubts about a chain that is not the one before.
-func (c *Certificate) Renew(log *slog.Logger) error {
-	before := c.API().Certificates[0].Certificate
-	err := c.Reload()
-	if !slices.EqualFunc(before, c.API().Certificates[0].Certificate, bytes.Equal) {
-		c.warn(log)
-	}
-	return err
-}
-
-func (c *Certificate) warn(log *slog.Logger) {
-	for _, doubt := range c.Doubts() {
-		log.Warn("clients may refuse the TLS certificate", "reason", doubt)
+func (c *Certificate) logDoubts(log *slog.Logger) {
+	for _, err := range c.Doubts() {
+		log.Warn(Doubtful, "error", err)
 	}
 }
 
@@ -288,7 +276,7 @@ func (c *Certificate) warn(log *slog.Logger) {
 // until note returns nil for it; note may be nil.
 func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(context.Context, *x509.Certificate) error) error {
 	var reading, noting daemon.Fault
-	c.warn(log)
+	c.logDoubts(log)
 	for noted := (*x509.Certificate)(nil); c != nil; {
 		if leaf, soon := c.Ends(); soon && !leaf.Equal(noted) {
 			var err error
@@ -305,7 +293,7 @@ func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(con
 		case <-ctx.Done():
 			return nil
 		}
-		reading.Note(log, "the certificate is not read again: what was stays", c.Renew(log))
+		reading.Note(log, "the certificate is not read again: what was stays", c.Reload(log))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/sha256"
@@ -22,6 +21,8 @@ import (
 const (
 	minToken  = 16 // bytes
 	maxTokens = 64
+
+	maxTokenFile = 1 << 20 // octets that are read; what is longer has been cut off, too
 )
 
 // Token is a bearer token of the token file, with its caller. It holds only the hash of its text, so it can be
@@ -122,23 +123,25 @@ func OpenPrivate(path string) (*os.File, error) {
 	return f, nil
 }
 
-// onlyOurs reports whether this process belongs to all groups, and is all users, that the group's permission of a file of a group
-// lets read it. With an ACL, such as systemd's for a credential, that permission is the ACL's mask.
-func onlyOurs(f *os.File, group int) bool {
-	users, groups, err := readers(f, group)
-	own, unknown := os.Getgroups()
-	own = append(own, os.Getegid())
-	return err == nil && unknown == nil &&
-		!slices.ContainsFunc(users, func(id int) bool { return id != os.Geteuid() }) &&
-		!slices.ContainsFunc(groups, func(id int) bool { return !slices.Contains(own, id) })
+// inGroup reports whether this process is in a group.
+func inGroup(id int) bool {
+	groups, err := os.Getgroups()
+	return err == nil && slices.Contains(append(groups, os.Getegid()), id)
 }
 
 func parseTokens(r io.Reader) ([]Token, error) {
+	content, err := io.ReadAll(io.LimitReader(r, maxTokenFile))
+	if err != nil {
+		return nil, err
+	}
+	if len(content) > 0 && !bytes.HasSuffix(content, []byte("\n")) { // it must not have a shorter token, or one without its role
+		return nil, errors.New("the last line has no newline, as if the file were cut off: end it with one")
+	}
 	var tokens []Token
-	lines := bufio.NewScanner(r)
-	lines.Split(wholeLines)
-	for n, unnamed := 1, 1; lines.Scan(); n++ {
-		words := strings.Fields(lines.Text())
+	n, unnamed := 0, 1
+	for line := range strings.Lines(string(content)) {
+		n++
+		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
@@ -150,22 +153,10 @@ func parseTokens(r io.Reader) ([]Token, error) {
 			unnamed++
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return nil, err
-	}
 	if len(tokens) == 0 {
 		return nil, errors.New("no token in it")
 	}
 	return tokens, nil
-}
-
-// wholeLines is bufio.ScanLines, except that a last line without its newline is an error: a file that is cut off must not have a
-// shorter token, or a token without its role.
-func wholeLines(data []byte, atEnd bool) (int, []byte, error) {
-	if atEnd && len(data) > 0 && bytes.IndexByte(data, '\n') < 0 {
-		return 0, nil, errors.New("the last line has no newline, as if the file were cut off: end it with one")
-	}
-	return bufio.ScanLines(data, atEnd)
 }
 
 // parseToken reads the words of a line. A token without a name has a number.

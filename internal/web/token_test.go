@@ -79,7 +79,7 @@ func TestReadTokens(t *testing.T) {
 		{"control character", "secret\x00secret-secret\n", 0, "line 1: a token is printable ASCII without white space"},
 		{"not ASCII", "secrét-secret-secret\n", 0, "line 1: a token is printable ASCII without white space"},
 		{"byte order mark", "\ufeffread wall " + firstToken + "\n", 0, "line 1: it begins with a byte order mark (BOM): save the file as UTF-8 without one"},
-		{"endless line", strings.Repeat("secret", 20000), 0, "token too long"},
+		{"endless line", strings.Repeat("secret", 20000), 0, "the last line has no newline, as if the file were cut off: end it with one"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := writeTokens(t, tt.content, 0o600)
