@@ -248,11 +248,12 @@ func (c *Certificate) Doubts() []error {
 	if leaf == nil {
 		return nil
 	}
-	chain, issuers := c.API().Certificates[0].Certificate, x509.NewCertPool()
-	for _, der := range chain[1:] {
+	same := func(der []byte) bool { return bytes.Equal(der, leaf.Raw) }
+	others, issuers := slices.DeleteFunc(slices.Clone(c.API().Certificates[0].Certificate), same), x509.NewCertPool()
+	for _, der := range others {
 		issuers.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	}
-	if len(chain) == 1 && len(leaf.IssuingCertificateURL) == 0 {
+	if len(others) == 0 && len(leaf.IssuingCertificateURL) == 0 {
 		issuers.AddCert(leaf)
 	}
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: issuers, CurrentTime: leaf.NotAfter})

@@ -296,6 +296,7 @@ func TestDoubts(t *testing.T) {
 		"with the root":            {leaf, []*signed{intermediate, root}, "", ""},
 		"in another order":         {leaf, []*signed{root, intermediate}, "", ""},
 		"the leaf alone":           {leaf, nil, "", unknown},
+		"the leaf twice":           {leaf, []*signed{leaf}, "", unknown},
 		"another intermediate":     {leaf, []*signed{root}, "", unknown},
 		"of a private root":        {private, nil, "tls:127.0.0.1:1 tls:0.0.0.0:1 tls::1 tls:[::]:1 x.example:1 unix:/x", ""},
 		"signed by itself":         {root, nil, "", ""},

@@ -152,10 +152,10 @@ func TestTLS(t *testing.T) {
 	second = f.put(t, second.NotAfter)
 	hangUp(`msg=reload step="read the certificate again"`)
 	told(second, 1, true)
-	if cert, err = os.ReadFile(f.cert); err != nil {
-		t.Fatal(err)
-	}
-	support.WriteFile(t, f.cert, strings.Repeat(string(cert), 2)) // the second one has not signed the first
+	whole, err := os.ReadFile(f.cert)
+	other, fault := os.ReadFile(newPairFiles(t).file)
+	support.Must(t, errors.Join(err, fault))
+	support.WriteFile(t, f.cert, string(whole)+string(other)) // which has not signed it
 	hangUp(`error="x509: certificate signed by unknown authority`)
 	expired := f.put(t, time.Now().Add(-time.Minute))
 	hangUp(`msg=reload step="read the certificate again"`)
