@@ -329,7 +329,7 @@ CREATE TABLE secondaries (
     key_algorithm TEXT NOT NULL,
     zones         TEXT NOT NULL, -- JSON array of names, or '*' for all
     ranges        TEXT NOT NULL  -- JSON array of address ranges from which it asks, too
-) STRICT, WITHOUT ROWID;
+, notify INTEGER NOT NULL DEFAULT 1) STRICT, WITHOUT ROWID; -- notify: 0: it is not told of changes
 
 -- What happened, one row in the transaction of each change. The newest row is never
 -- deleted, so no seq is used twice.

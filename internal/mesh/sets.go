@@ -147,9 +147,9 @@ func (c *collection) share(r rule, home place, requests []*request) {
 		value := q.records[0].value
 		switch {
 		case has[value]:
-		case r.values > 0 && len(has) >= r.values:
-			q.refusal = msg.Textf("clients read at most %d records at a name", r.values)
-		case octets+size > r.octets:
+		case len(has) >= maxRecords:
+			q.refusal = TooMany
+		case r.octets > 0 && octets+size > r.octets:
 			if large[size] == "" {
 				large[size] = msg.Textf("the DNS answer would have %d octets, %d at most", octets+size, r.octets)
 			}
