@@ -473,7 +473,7 @@ func (s *server) changeUsage(r *http.Request) (web.Reply, error) {
 	if waits {
 		u.Publish, err = s.ops.saveUsageAndWait(r.Context(), u, change, patience)
 	} else {
-		err = s.ops.saveUsage(r.Context(), u, change)
+		err = s.ops.store.ChangeUsage(r.Context(), u.ID, change)
 	}
 	if err != nil {
 		return web.Reply{}, err

@@ -194,10 +194,20 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 	return err
 }
 
-// AddLeftovers stores leftovers, and makes their names due. It skips a name that has got a
+// AddLeftovers stores leftovers, and makes their names due, a part in each transaction. It skips a name that has got a
 // place in the zone meanwhile, or one whose zone is being found, and one whose account is gone, as that of a write test is
 // after it.
-func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
+func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) (err error) {
+	for part := range slices.Chunk(places, partNames) {
+		if err = g.addLeftovers(sqlite.Background(ctx), part); err != nil {
+			break // the next sweep finds the rest
+		}
+	}
+	return err
+}
+
+// addLeftovers is AddLeftovers for one part.
+func (g *Ledger) addLeftovers(ctx context.Context, places []reconcile.Place) error {
 	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range places {
 			var skipped bool

@@ -46,15 +46,17 @@ type unsearched struct {
 // notSearched returns the outcomes of zones that could not be searched. It leaves out a
 // zone if an outcome of the same provider already tells the same fault.
 func notSearched(undone []unsearched, told []Outcome) (all []Outcome) {
+	faults, zones := map[[2]string]bool{}, map[[2]string]bool{} // with their providers
+	for _, o := range told {
+		faults[[2]string{o.Provider, o.Fault.Code}] = faults[[2]string{o.Provider, o.Fault.Code}] || o.bad() || o.Action == ActionLeftover
+		zones[[2]string{o.Provider, o.Name}] = zones[[2]string{o.Provider, o.Name}] || o.Action == ActionSkipped
+	}
 	for _, u := range undone {
-		same := func(o Outcome) bool {
-			tells := (o.bad() || o.Action == ActionLeftover) && o.Fault.Code == u.fault.Code || o.Action == ActionSkipped && o.Name == u.zone.name()
-			return tells && o.Provider == u.zone.Account.Provider
-		}
-		if !slices.ContainsFunc(slices.Concat(told, all), same) {
+		provider, zone := u.zone.Account.Provider, u.zone.name()
+		if !faults[[2]string{provider, u.fault.Code}] && !zones[[2]string{provider, zone}] {
+			zones[[2]string{provider, zone}] = true
 			all = append(all, Outcome{
-				Name: u.zone.name(), Provider: u.zone.Account.Provider, Zone: u.zone.name(), Action: ActionSkipped,
-				Fault: Fault{Code: CodeNotSearched, Detail: u.fault.Detail},
+				Name: zone, Provider: provider, Zone: zone, Action: ActionSkipped, Fault: Fault{Code: CodeNotSearched, Detail: u.fault.Detail},
 			})
 		}
 	}

@@ -59,7 +59,8 @@ func (r *Replica) Sync(ctx context.Context) (err error) {
 // run has no time limit: Litestream 0.5.18 may lose its hold on the WAL when a caller leaves during its checkpoint (db.go, execCheckpoint).
 func (r *Replica) run(call chan<- error) {
 	r.turn.Lock() // one goroutine runs and one waits, however many call Sync
-	defer r.turn.Unlock()
+	pause := time.Duration(0)
+	defer func() { time.AfterFunc(pause, r.turn.Unlock) }()
 	r.mu.Lock()
 	r.next = nil
 	r.mu.Unlock()
@@ -75,6 +76,6 @@ func (r *Replica) run(call chan<- error) {
 		}
 	}
 	if call <- err; err != nil {
-		time.Sleep(time.Second / 4) // before the next call
+		pause = time.Second / 4 // before the next call
 	}
 }
