@@ -271,6 +271,8 @@ const (
 	UnsupportedType  ID = "unsupported_record_type"
 	NameNotAllowed   ID = "name_not_allowed"
 	DatabaseFailed   ID = "database_down"
+	NotInReplica     ID = "not_in_replica"
+	MaybeOurs        ID = "maybe_ours"
 )
 
 // Parts of messages about events. Each kind of event is the ID of its name in messages and on the status page.

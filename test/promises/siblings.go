@@ -152,6 +152,41 @@ func (suite publishing) TestSiblingsAdopted(t *testing.T) {
 	v.want(t, servertest.Zone, siblingA, "203.0.113.5")
 }
 
+// TestSiblingsReplicated: before the provider is asked for a value without a mark, the replica knows it, with one wait for all
+// values of a batch. While the replica is silent, only values with a mark are written.
+func (suite publishing) TestSiblingsReplicated(t *testing.T) {
+	h, v, _ := suite.newSiblingHost(t)
+	silent, waits, replica := true, 0, ""
+	h.synced = func(context.Context) error {
+		if waits++; silent {
+			return context.DeadlineExceeded
+		}
+		replica = strings.Join(support.Rows(t, h.Reader, `SELECT doubt FROM places WHERE owner <> ''`), "\n")
+		return nil
+	}
+	h.renew()
+	v.fails(func(_ context.Context, c dnsCall) error {
+		for _, value := range c.change.Add {
+			if text := value.Text(); !strings.HasPrefix(text, "v=mesh1") && !strings.Contains(replica, text) {
+				t.Errorf("%q is written, and the replica has %q", text, replica)
+			}
+		}
+		return nil
+	})
+	if r := h.run(); r.Counts[reconcile.ActionCreate] != 2 || r.Counts[reconcile.ActionFailed] != 5 || !strings.Contains(fmt.Sprint(r.Records), reconcile.CodeNotInReplica) {
+		t.Errorf("%+v", r)
+	}
+	v.want(t, servertest.Zone, siblingA)
+	silent, waits = false, 0
+	if r := h.run(); !r.OK() || r.Counts[reconcile.ActionCreate] != 5 || waits != 1 {
+		t.Errorf("%d waits, %+v", waits, r)
+	}
+	h.run()
+	if v.want(t, servertest.Zone, siblingA, "203.0.113.1", "203.0.113.2"); waits != 1 {
+		t.Errorf("%d waits, want none for what stands", waits)
+	}
+}
+
 // TestSiblingHistories makes random changes of endpoints, formats, keys and foreign values while calls
 // fail before or after they are made. No foreign value is ever touched, and in the end exactly what is
 // wanted stands.
