@@ -119,6 +119,7 @@ const (
 
 	OwnerInvalid ID = "owner_invalid"
 	OwnerIsOwn   ID = "owner_is_own"
+	OwnerNotOwn  ID = "owner_not_own"
 	BackupRuns   ID = "backup_runs"
 
 	UnknownNotification      ID = "unknown_notification"

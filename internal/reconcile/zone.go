@@ -331,6 +331,7 @@ func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex
 // list may be older than a write of ours. So a withdrawal or a second look needs a new
 // list, which is read while no other task works on these names.
 func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex string, items []*item) {
+	items = slices.DeleteFunc(slices.Clone(items), func(i *item) bool { return i.goal.sibling }) // a list has TXT records of reserved names only
 	if len(items) < bulkFrom {
 		return
 	}
@@ -340,9 +341,6 @@ func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex s
 		return
 	}
 	for _, i := range items {
-		if i.goal.sibling { // a list has TXT records of reserved names only
-			continue
-		}
 		if set, ok := b.conn.listed(listed, i.record.Name); ok && (set.Alias == "" || !i.record.withdraws()) { // below a delegation the list lacks values
 			i.seen, i.phase = set, read
 		}
