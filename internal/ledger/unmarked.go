@@ -85,7 +85,7 @@ func (g *Ledger) addUnmarked(ctx context.Context, tx *sql.Tx, p *reconcile.Place
 
 // Unmarked reads the records that AdoptUnmarked takes over.
 func (g *Ledger) Unmarked(ctx context.Context) ([]string, error) {
-	return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `SELECT owner || ' ' || type FROM unmarked ORDER BY id`)
+	return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `SELECT owner || ' ' || type FROM unmarked WHERE id > 0 ORDER BY id`)
 }
 
 // AdoptUnmarked makes all of them ours, a few in one transaction: places know them, and their names are due.
@@ -93,7 +93,7 @@ func (g *Ledger) AdoptUnmarked(ctx context.Context) (err error) {
 	for more := true; more && err == nil; {
 		err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			l := loader{ledger: g, q: tx, accounts: map[int64]*reconcile.Account{}}
-			offers, err := l.left(ctx, selectUnmarked+` ORDER BY id LIMIT ? + 0`, partNames)
+			offers, err := l.left(ctx, selectUnmarked+` WHERE id > 0 ORDER BY id LIMIT ? + 0`, partNames)
 			more = len(offers) == partNames
 			for i := 0; i < len(offers) && err == nil; i++ {
 				err = g.adoptUnmarked(ctx, tx, offers[i].Place)
