@@ -7,9 +7,7 @@ import (
 	"database/sql"
 	"slices"
 
-	"meshddns/internal/dns"
 	"meshddns/internal/events"
-	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -60,12 +58,8 @@ func (g *Ledger) AddUnmarked(ctx context.Context, offers []reconcile.Place) (all
 
 // addUnmarked stores one, without the values that a place of any name knows.
 func (g *Ledger) addUnmarked(ctx context.Context, tx *sql.Tx, p *reconcile.Place) (isNew bool, err error) {
-	var names sqlite.TextList // that can have a record at the owner name
-	for at := p.Sibling.Owner; at != ""; at = dns.Parent(at) {
-		names = append(names, mesh.Label+"."+at)
-	}
 	known, err := sqlite.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?)) AND owner = ? AND type = ?`,
-		names, p.Sibling.Owner, p.Sibling.Type)
+		sqlite.TextList(reconcile.Beside(p.Sibling.Owner)), p.Sibling.Owner, p.Sibling.Type)
 	for _, k := range known {
 		p.Standing = k.Place.Unknown(p.Standing)
 	}

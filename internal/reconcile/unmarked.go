@@ -66,13 +66,14 @@ func (u *unmarked) ofUsages(ctx context.Context, names []string) error {
 	}
 	var homes []Record
 	for _, t := range Desired(state, u.engine.config.Addresses()) {
+		title := wantedAt(t.Name).title
 		for _, r := range t.Records {
 			switch {
 			case !r.Sibling.marked() || r.withdraws() || r.made == nil || r.Account.Builtin():
 			case !r.stands():
 				u.whole = u.whole && r.Place.State == Conflict
 			default:
-				homes = append(homes, homesOf(r.Place, r.made.formats, r.made.endpoints)...)
+				homes = append(homes, slices.DeleteFunc(homesOf(r.Place, r.made.formats, r.made.endpoints), func(r Record) bool { return !title(r.Sibling).Publishes() })...)
 				for _, format := range r.made.formats {
 					u.formats[format] = u.formats[format] || len(u.formats) < 2*mesh.MaxFormats
 				}
