@@ -151,7 +151,7 @@ func (e *Engine) connection(account Account) *connection {
 
 // workBatch works on some jobs of a zone and commits the outcomes.
 func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
-	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone}
+	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone, synced: e.config.Synced}
 	for _, j := range jobs {
 		b.items = append(b.items, newItem(j.record, j.task.look))
 	}

@@ -372,8 +372,14 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	sweep := p.progress.Sweep
 	e.begin(func() {
 		found, err := e.findOrphans(ctx, sweep)
+		if err == nil {
+			err = e.findUnmarked(ctx, &found)
+		}
 		if err == nil && sweep && ctx.Err() == nil {
-			err = e.config.Database.AddLeftovers(ctx, slices.DeleteFunc(slices.Clone(found.orphans), func(p Place) bool { return p.Fault.Code == CodeAdopted }))
+			err = e.config.Database.AddLeftovers(ctx, slices.DeleteFunc(slices.Clone(found.orphans), func(p Place) bool { return p.Fault.Code != "" }))
+			if err == nil && found.swept {
+				err = e.config.Database.Swept(ctx)
+			}
 		}
 		if ctx.Err() == nil {
 			e.news.database("search for orphans", "", err)
