@@ -76,6 +76,8 @@ type zone struct {
 	minTTL  uint32   // seconds, the least that the vendor accepts in this zone
 	servers []string // the vendor's name servers for the zone, if the API tells
 	fault   error    // the reason why the zone must not be changed
+	warning error    // see Authority.Warning
+	primary bool     // the server sends the changes to secondaries when it is asked
 }
 
 // record is one record of a set.
@@ -380,10 +382,11 @@ func (p plan) shownBy(set recordSet) bool {
 	return !slices.ContainsFunc(p.remove, stays) && !slices.ContainsFunc(p.copies, twice)
 }
 
-// Authority returns the names of the vendor's servers, if the API tells them, and no server to ask.
+// Authority returns the names of the vendor's servers, if the API tells them, and no server to ask. It makes no call for a zone
+// that Zone has returned.
 func (c *Client) Authority(ctx context.Context, zone string) (Authority, error) {
 	z, err := c.named(ctx, zone)
-	return Authority{Names: z.servers}, err
+	return Authority{Names: z.servers, Warning: z.warning}, err
 }
 
 // sameValues compares two sets of values, in any order.
