@@ -87,6 +87,7 @@ type record struct {
 	raw   string // the vendor's spelling of the value; "" if it is to be spelled anew
 	ttl   uint32
 	off   bool // disabled or for some resolvers only: the client must not touch it
+	hides bool // off, and as long as it stands no resolver gets a value of the set
 }
 
 // recordSet is the records of one type, and the alias, at a name.
@@ -180,9 +181,10 @@ func aliased(name, target string) *Error {
 
 func (s recordSet) values() RRset {
 	var set RRset
+	hidden := slices.ContainsFunc(s.records, func(r record) bool { return r.hides })
 	for _, r := range s.records {
 		switch {
-		case r.off:
+		case r.off || hidden:
 			set.Off = append(set.Off, r.value)
 		case !slices.ContainsFunc(set.Values, r.value.Equal):
 			set.TTL = cmp.Or(set.TTL, s.ttl, r.ttl)
@@ -244,7 +246,7 @@ func newPlan(z zone, at setKey, seen recordSet, ch Change) (plan, error) {
 		return p, aliased(at.name, seen.alias)
 	}
 	for _, r := range seen.records {
-		if r.off && slices.ContainsFunc(p.add, r.value.Equal) {
+		if r.hides && len(p.add) > 0 || r.off && slices.ContainsFunc(p.add, r.value.Equal) {
 			return p, &Error{Kind: Conflict, Detail: msg.Textf("%s: the record is there, but disabled or for some resolvers only", at.name)}
 		}
 	}
