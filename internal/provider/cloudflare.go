@@ -255,7 +255,7 @@ func (v *cloudflare) entries(ctx context.Context, z zone, host, kind string) pag
 			}
 			hiding = slices.DeleteFunc(hiding, func(e entry) bool { return !e.hides })
 			for i := range hiding {
-				hiding[i].kind, hiding[i].text = kind, ""
+				hiding[i].kind = kind
 			}
 		}
 		entries, total, err = fetch(page, given)
