@@ -308,7 +308,8 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 		}
 	}()
 	sealed := schema
-	fence := web.Fence{Over: t.Over, Context: t.Context, Durable: term.Durable(c.Replica, c.DB, t)}
+	synced, durable := term.Durable(c.Replica, c.DB, t)
+	fence := web.Fence{Over: t.Over, Context: t.Context, Durable: durable}
 	sealed.Keys, sealed.Over, sealed.Term = c.SealKeys, t.Over, sqlite.Term{None: c.Term == termNone}
 	if t != nil {
 		fence.Term, sealed.Term.Number, sealed.Term.After = t.Number, t.Number, t.After
@@ -332,7 +333,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	p.clients = clients{ledger: p.store.ledger, zones: p.store.zones, dnsAddress: p.dns.LocalAddr(), hidden: hidden}
 	p.engine = newEngine(p.store, reconcile.Config{
 		Database: p.store.ledger, Open: p.clients.open, Addresses: known, Ready: p.addresses.Ready(), Interval: c.SyncInterval,
-		Warning: reconcile.Internet.Warning, Writes: nodeWrites(c.NodeWrites), Log: log, Now: p.store.now,
+		Warning: reconcile.Internet.Warning, Writes: nodeWrites(c.NodeWrites), Synced: synced, Log: log, Now: p.store.now,
 	})
 	if p.leases, err = newLeases(ctx, p.store, p.checks.Reachable, p.engine.WarnRefused, log); err != nil {
 		return nil, err
