@@ -429,7 +429,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 		s.adapter.Refuse(w, r, first.Err)
 		return
 	}
-	w.Header().Set("Content-Type", web.MediaType)
+	web.Private(w.Header(), web.MediaType)
 	if err := answers.WriteList(w, limit, first, read); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
@@ -742,13 +742,13 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 		write(page)
 	}
 	daemon.WriteProcess(page)
-	w.Header().Set("Content-Type", daemon.ContentType)
+	web.Private(w.Header(), daemon.ContentType)
 	w.Write(out.Bytes())
 }
 
 // contract is the HTTP contract as OpenAPI 3.1, for programs.
 func (s *server) contract(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", web.MediaType)
+	web.Private(w.Header(), web.MediaType)
 	text := docs.OpenAPI()
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.Write(text)
