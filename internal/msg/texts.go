@@ -357,5 +357,6 @@ const (
 	ValueMissing ID = "value_missing"
 	NotDelegated ID = "not_delegated"
 	CAARefuses   ID = "caa_refuses"
+	SerialStands ID = "serial_stands"
 	NoResolver   ID = "no_resolver"
 )

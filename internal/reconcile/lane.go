@@ -224,7 +224,7 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	fault, since := l.fault, cmp.Or(l.since, now)
 	e.mu.Unlock()
 	if first := b.items[0].record; failed > 0 {
-		e.news.zone(first, since, fault, failed+waiting)
+		e.news.zone(first, ZoneState{Since: since, Fault: fault}, failed+waiting)
 	} else {
 		e.tellAnswer(first, b, now)
 	}
@@ -274,9 +274,15 @@ func (e *Engine) tellAnswer(r Record, b *batch, now time.Time) {
 		return
 	}
 	if b.answered {
-		e.news.zone(r, now, Fault{}, 0)
+		state := ZoneState{Since: now}
+		if zone := b.items[0].place.Zone; zone != "" {
+			if authority, _ := b.conn.client.Authority(e.ctx, zone); authority.Warning != nil {
+				state.Warning = Describe(authority.Warning, r.Account)
+			}
+		}
+		e.news.zone(r, state, 0)
 	} else if at := slices.IndexFunc(b.items, (*item).zoneless); at >= 0 {
-		e.news.zone(r, now, b.items[at].fault, 0)
+		e.news.zone(r, ZoneState{Since: now, Fault: b.items[at].fault}, 0)
 	}
 }
 
