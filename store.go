@@ -67,6 +67,7 @@ const (
 	errNoConfiguration = ledger.ErrNoConfiguration
 	errNoService       = ledger.ErrNoService
 	errNoUsage         = ledger.ErrNoUsage
+	errReleased        = sqlite.Refusal(msg.LeaseReleased)
 	errServiceExists   = sqlite.Refusal(msg.ServiceExists)
 	errServiceInUse    = sqlite.Refusal(msg.ServiceInUse)
 	errDomainInUse     = sqlite.Refusal(msg.ServiceDomainInUse)
@@ -612,12 +613,15 @@ func (s *store) KeepUsage(ctx context.Context, id string) error {
 	})
 }
 
-// ChangeUsage changes a usage, or returns errNoUsage.
+// ChangeUsage changes a usage, or returns errNoUsage or errReleased.
 func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		before, err := ledger.SelectUsage(ctx, tx, id)
 		if err != nil {
 			return err
+		}
+		if before.Status == mesh.Releasing {
+			return errReleased
 		}
 		after, differs := c.Over(before)
 		if err := ledger.UpdateUsage(ctx, tx, after); err != nil {
