@@ -50,7 +50,7 @@ func openProgram(ctx context.Context, path string, o promises.Options) (*promise
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStore(ctx, db, owner, "", o.Addresses, o.Log)
+	s, err := newStore(ctx, db, owner, mesh.Program{}, o.Addresses, o.Log)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

@@ -368,7 +368,7 @@ func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	warnings := slices.Concat(usageWarnings(u, web.Rights(r).Service), web.WarnMembers(members, body), s.ops.changeWarnings(r.Context(), u, body.UsageChange))
+	warnings := slices.Concat(usageWarnings(u), web.WarnMembers(members, body), s.ops.changeWarnings(r.Context(), u, body.UsageChange))
 	created := answers.NewCreated(u, warnings, s.ops.awaited(r.Context(), waits, u, web.Language(r)), web.Language(r))
 	return web.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: created}, nil
 }
@@ -668,8 +668,9 @@ func (s *server) health(r *http.Request) (web.Reply, error) {
 func (o *operations) well(ctx context.Context) bool {
 	totals, err := o.store.ledger.Totals(ctx)
 	states, unread := o.store.targets.States(ctx)
-	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(o.engine.DownZones())) + states[notify.Stopped]
-	return err == nil && unread == nil && bad == 0 && o.store.db.Health(ctx) == nil
+	conflict, unknown := o.store.ledger.Conflicts(ctx)
+	bad := totals[string(reconcile.Failed)] + uint64(len(o.engine.DownZones())) + states[notify.Stopped]
+	return errors.Join(err, unread, unknown) == nil && bad == 0 && !conflict && o.store.db.Health(ctx) == nil
 }
 
 // writeMetrics writes the versions, and the metrics of the database and the engine.

@@ -40,6 +40,7 @@ import (
 	"meshddns/internal/lease"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/nameserver"
 	"meshddns/internal/notify"
 	"meshddns/internal/page"
 	"meshddns/internal/provision"
@@ -319,7 +320,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	p.addresses = hostaddr.NewBook(c.Addresses, last, log)
 	hidden := builtin.Hidden(c.DNS, p.addresses.Reachable, log)
 	known := knownAddresses(p.addresses, hidden)
-	if p.store, err = newStore(ctx, db, owner, c.DNS.Catalog.Bare(), known, log); err != nil {
+	if p.store, err = newStore(ctx, db, owner, ownNames(c.DNS), known, log); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	c.DNS.Peers, c.DNS.Over = p.store.secondaries, t.Over
@@ -353,6 +354,15 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 		Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &p.api.provisionFaults, Transact: p.api.ops.provision, Refused: p.api.ops.tellRefused,
 	}
 	return p, nil
+}
+
+// ownNames returns the names that the program answers itself, of the settings.
+func ownNames(c nameserver.Config) mesh.Program {
+	own := mesh.Program{Catalog: c.Catalog.Bare()}
+	for _, host := range c.Hosts {
+		own.Hosts = append(own.Hosts, host.Fold().Bare())
+	}
+	return own
 }
 
 // newEngine makes an engine that every commit wakes.

@@ -323,8 +323,10 @@ func TestCheckFlag(t *testing.T) {
 	db, good, bad := filepath.Join(dir, "x.db"), filepath.Join(dir, "good.json"), filepath.Join(dir, "bad.json")
 	support.WriteFile(t, good, `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example", "access_key_secret": {"credential": "key"}}}]}`)
 	support.WriteFile(t, bad, "{\"owner\":\n 5, \"prune\": 1}")
-	folder := t.TempDir()
+	folder, nested := t.TempDir(), filepath.Join(t.TempDir(), "nested.json")
 	support.WriteFile(t, filepath.Join(folder, "._a.json"), "\x00\x05\x16\x07")
+	support.WriteFile(t, nested, `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}, {"id": "b", "name": "B", "config": {"domain": "y.X.a.example"}}],
+		"usages": [{"service_id": "a", "prefix_mode": "custom", "custom_prefix": "x", "network_id": 1}, {"service_id": "b", "prefix_mode": "custom", "custom_prefix": "x", "network_id": 1}]}`)
 	roles := filepath.Join(t.TempDir(), "roles")
 	if err := os.WriteFile(roles, []byte("# ours\nread wall 0123456789abcdef\nservice:none wall 0123456789abcdeF\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -347,6 +349,8 @@ func TestCheckFlag(t *testing.T) {
 			"-log-format: \"x\" is not a log format: want text or json\n" +
 			bad + ":2: owner: is 5, want a string\n" + bad + ":2: prune: want true, false or \"all\"\n", true},
 		{"-token-file " + roles, nil, "-token-file: token file " + roles + ": line 3: the same name with another role\n", true},
+		{"-provision " + nested, nil, "warning: " + nested + ":2: usages[0]: the other formats and the certificates of _mesh.x.a.example are for names at or above the domain " +
+			"y.x.a.example of another service or of the configuration\nok\n", false},
 		{"-provision " + filepath.Join(dir, "none"), nil, filepath.Join(dir, "none") + ": no such file or directory\n", true},
 	} {
 		var out, log bytes.Buffer

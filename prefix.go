@@ -31,7 +31,7 @@ type reservation struct {
 // publishing returns the state of publishing of a usage, with its records and the states of its endpoints.
 func (o *operations) publishing(ctx context.Context, u mesh.Usage, language msg.Language) (answers.ListedPublish, error) {
 	shown := answers.NewPublish(u.Publish, language)
-	formats, err := o.store.ledger.Formats(ctx, u.Name, u.Network.V.String())
+	formats, err := o.store.ledger.Formats(ctx, u.Name, u.ID)
 	endpoints, unread := o.checks.Endpoints(ctx, u.Seq, language)
 	shown.Formats, shown.Endpoints = answers.Formats(formats, language), endpoints
 	return shown, errors.Join(err, unread)
@@ -154,10 +154,12 @@ func (o *operations) changeWarnings(ctx context.Context, u mesh.Usage, c mesh.Us
 	if len(c.Formats) == 0 {
 		return all
 	}
-	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.Network.V.String()) // the usage is stored, whether they are read or not
+	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.ID) // the usage is stored, whether they are read or not
 	for i := range states {
 		switch f := &states[i]; {
-		case f.Fault.Code == string(msg.NameNotAllowed):
+		case f.Takes:
+			all = append(all, msg.Phrase{ID: msg.WarnTakesOwn, Args: []any{f.Name}})
+		case f.Fault.Code == string(msg.NameNotAllowed), f.Fault.Code == string(msg.NetworkConflict):
 			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, f.Fault}})
 		case len(f.Values) == 0 && len(f.LeftOut) > 0 && f.LeftOut[0].Reason == mesh.NoPeerID:
 			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, f.LeftOut[0].Reason}})
@@ -166,16 +168,21 @@ func (o *operations) changeWarnings(ctx context.Context, u mesh.Usage, c mesh.Us
 	return all
 }
 
-// usageWarnings returns warnings about a usage that was just reserved. service is the only one that the client may see, "" for
-// any: only a usage of another service can have the name for another network.
-func usageWarnings(u mesh.Usage, service string) []msg.Phrase {
+// usageWarnings returns warnings about a usage that was just reserved, which tell a tenant nothing of others.
+func usageWarnings(u mesh.Usage) []msg.Phrase {
 	switch {
-	case u.HeldBy == u.Network:
-		return nil
-	case service != "":
+	case u.Title == mesh.Contested && u.Tenant:
 		return []msg.Phrase{{ID: msg.WarnNameReserved, Args: []any{u.Name}}}
+	case u.Title == mesh.Contested:
+		return []msg.Phrase{{ID: msg.WarnNameHeld, Args: []any{u.Name, mesh.Network(u.Rival)}}}
+	case u.Title == mesh.Warned && u.Rival == mesh.UsedByConfiguration:
+		return []msg.Phrase{{ID: msg.WarnTakesOwn, Args: []any{u.Name}}}
+	case u.Title == mesh.Warned:
+		return []msg.Phrase{{ID: msg.WarnInner, Args: []any{u.Name, u.Rival}}}
+	case u.Title == mesh.Barred && u.Rival != "":
+		return []msg.Phrase{{ID: msg.WarnBarred, Args: []any{u.Name}}}
 	}
-	return []msg.Phrase{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
+	return nil
 }
 
 // afterService returns the fault of the service of a reservation, else the fault that comes later
@@ -345,7 +352,7 @@ func (p provisioning) SaveService(ctx context.Context, v mesh.Service) ([]msg.Ph
 
 func (p provisioning) Reserve(ctx context.Context, want mesh.NewUsage) (mesh.Usage, []msg.Phrase, error) {
 	u, _, err := p.ops.reserve(ctx, reservation{NewUsage: want})
-	return u, usageWarnings(u, ""), err
+	return u, usageWarnings(u), err
 }
 
 func (p provisioning) SaveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error {

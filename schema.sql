@@ -84,10 +84,12 @@ CREATE TABLE services (
 -- Finds the built-in zone of a DNS query.
 CREATE INDEX services_by_zone ON services (zone, provider);
 CREATE INDEX services_below ON services (provider, zone_key);
+CREATE INDEX services_within ON services (zone_key);
 CREATE INDEX services_by_account ON services (account, updated_at) WHERE account IS NOT NULL;
 CREATE INDEX services_checked ON services (id) WHERE checking <> '';
 
--- Reserved prefixes. If two networks reserve one name, the lower seq owns it.
+-- Reserved prefixes. Package mesh says who owns a name: a usage that waits for its name has what has it in rival,
+-- 'n=<network>' or 'configuration'.
 CREATE TABLE usages (
     seq           INTEGER PRIMARY KEY AUTOINCREMENT,
     id            TEXT    NOT NULL UNIQUE,

@@ -36,6 +36,7 @@ type Config struct {
 	Tx        func(context.Context, func(context.Context, *sql.Tx) error) error // runs a function in one transaction, perhaps twice
 	Key       seal.Key                                                          // of the secrets
 	Zones     Zones
+	Program   mesh.Program // without hosts the built-in server's name is ns.<zone>
 	Events    *events.Log
 	Addresses func() reconcile.Addresses // this host's addresses
 	Now       func() time.Time

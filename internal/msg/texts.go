@@ -331,6 +331,9 @@ const (
 	WarnNoConfig     ID = "warn_no_configuration"
 	WarnNameHeld     ID = "warn_name_held"
 	WarnNameReserved ID = "warn_name_reserved"
+	WarnTakesOwn     ID = "warn_takes_own"
+	WarnInner        ID = "warn_inner"
+	WarnBarred       ID = "warn_barred"
 	WarnProvisioned  ID = "warn_provisioned"
 	WarnFormat       ID = "warn_format"
 )

@@ -362,7 +362,8 @@ func (t *transfer) send(records iter.Seq2[dns.RR, error]) error {
 	return t.flush()
 }
 
-// whole returns the records of a whole zone without its last one (RFC 5936, section 2.2).
+// whole returns the records of a whole zone without its last one (RFC 5936, section 2.2). As in an answer, the server's own name
+// has only the server's addresses.
 func (t *transfer) whole(v Version) iter.Seq2[dns.RR, error] {
 	return func(yield func(dns.RR, error) bool) {
 		for _, rr := range t.static {
@@ -370,7 +371,10 @@ func (t *transfer) whole(v Version) iter.Seq2[dns.RR, error] {
 				return
 			}
 		}
-		v.Records(yield)
+		v.Records(func(rr dns.RR, err error) bool {
+			own := err == nil && (rr.Type == dns.TypeA || rr.Type == dns.TypeAAAA) && string(rr.Name.Fold()) == string(t.server.hostIn(t.apex))
+			return own || yield(rr, err)
+		})
 	}
 }
 

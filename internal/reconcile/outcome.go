@@ -68,6 +68,7 @@ type Outcome struct {
 	Provider string        `json:"provider"`
 	Zone     string        `json:"zone"`
 	Network  string        `json:"network,omitempty"`
+	Denied   bool          `json:"denied,omitempty"` // the rule about owners refuses a tenant's usage, or a record of one: that is no failure
 	Action   string        `json:"action"`
 	Value    string        `json:"value"`
 	Fault    Fault         `json:"fault,omitzero"`
@@ -78,8 +79,10 @@ type Outcome struct {
 	zoneDown bool   // the record failed because its whole zone failed
 }
 
-// bad reports whether the record failed or is in conflict.
-func (o Outcome) bad() bool { return o.Action == ActionFailed || o.Action == ActionConflict }
+// bad reports whether the record failed or is in conflict, and was not denied.
+func (o Outcome) bad() bool {
+	return !o.Denied && (o.Action == ActionFailed || o.Action == ActionConflict)
+}
 
 // waits reports whether the record is tried again before its fault counts.
 func (o Outcome) waits() bool { return o.Action == "" && o.Fault.Code != "" }
