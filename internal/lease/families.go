@@ -1,9 +1,10 @@
 package lease
 
 import (
+	"maps"
 	"net/netip"
-	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,62 +18,81 @@ const (
 	families
 )
 
-// Keep says what a renewal does with the endpoints of each family that it does not tell itself.
-type Keep [families]Keeping
+// part is what a client may tell alone of the endpoints of a lease: those of a scheme with addresses of a family.
+type part struct {
+	scheme string
+	family Family
+}
 
-// Keeping says what a renewal does with the endpoints of a family.
+func partOf(endpoint string) part {
+	scheme, host, _ := strings.Cut(endpoint, "://")
+	at, _ := netip.ParseAddrPort(host)
+	return part{scheme, familyOfAddress(at.Addr().Unmap())}
+}
+
+// Keep says what a renewal does with the stored endpoints that it does not tell itself.
+type Keep struct {
+	Family [families]Keeping
+	Scheme string // of all that the renewal is about: the others stay; "" for all
+}
+
+// Keeping says what a renewal does with the endpoints of a part.
 type Keeping int
 
 // By default a renewal withdraws what it does not tell.
 const (
 	Withdraw Keeping = iota
-	Stay             // as long as the lease's time after the last renewal that told the family
+	Stay             // as long as the lease's time after the last renewal that told the part
 	Preserve         // as Stay, and their time starts again
 )
 
-// familyOf returns the family of an endpoint.
-func familyOf(endpoint string) Family {
-	u, err := url.Parse(endpoint)
-	if err != nil {
-		return IPv4 // a row of an older program
+func (k Keep) of(p part) Keeping {
+	if k.Scheme != "" && k.Scheme != p.scheme {
+		return Stay
 	}
-	if address, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return familyOfAddress(address.Unmap())
-	}
-	return IPv4
+	return k.Family[p.family]
 }
 
-// ofFamily returns the endpoints of a family.
-func ofFamily(all []string, f Family) (endpoints []string) {
-	for _, text := range all {
-		if familyOf(text) == f {
-			endpoints = append(endpoints, text)
+// changedParts returns the parts that have other endpoints after a change. A change of their order only
+// is one of all parts, so that no change is free of the limit.
+func changedParts(before, after []string) (changed []part) {
+	all := map[part][2][]string{}
+	for i, endpoints := range [][]string{before, after} {
+		for _, text := range endpoints {
+			both := all[partOf(text)]
+			both[i] = append(both[i], text)
+			all[partOf(text)] = both
 		}
 	}
-	return endpoints
-}
-
-// changedFamilies reports which families have other endpoints after a change. A change of their order only
-// is one of all families, so that no change is free of the limit.
-func changedFamilies(before, after []string) (changed [families]bool) {
-	for f := range families {
-		changed[f] = !slices.Equal(ofFamily(before, f), ofFamily(after, f))
+	for p, both := range all {
+		if !slices.Equal(both[0], both[1]) {
+			changed = append(changed, p)
+		}
 	}
-	if changed == [families]bool{} {
-		return [families]bool{true, true}
+	if changed == nil {
+		return slices.Collect(maps.Keys(all))
 	}
 	return changed
 }
 
-// merged returns told endpoints with those of the lease that stay. One that an older program has stored, and that is not
-// permitted any more, does not.
-func (t *Table) merged(l Lease, told []string, keep Keep, now time.Time) []string {
-	var kept [families][]string
-	known := t.clocks.read(l.Seq)
-	for f := range families {
-		if keep[f] == Preserve || keep[f] == Stay && known.fresh(f, now) {
-			kept[f] = slices.DeleteFunc(ofFamily(l.Endpoints, f), func(text string) bool { return l.check(text) != nil })
+// merged returns told endpoints with those of the lease that stay. The told ones stand where those that they replace have
+// stood, else behind IPv4. One that an older program has stored, and that is not permitted any more, does not stay.
+func (t *Table) merged(l Lease, told []string, keep Keep, now time.Time) (endpoints []string) {
+	at, known := -1, t.clocks.read(l.Seq)
+	for _, text := range l.Endpoints {
+		p := partOf(text)
+		switch k := keep.of(p); {
+		case (k == Preserve || k == Stay && known.fresh(p, now)) && l.check(text) == nil:
+			endpoints = append(endpoints, text)
+		case k == Withdraw && at < 0:
+			at = len(endpoints)
 		}
 	}
-	return slices.Concat(kept[IPv4], told, kept[IPv6])
+	if at < 0 {
+		at = len(endpoints)
+		if six := slices.IndexFunc(endpoints, func(text string) bool { return partOf(text).family == IPv6 }); six >= 0 {
+			at = six
+		}
+	}
+	return slices.Insert(endpoints, at, told...)
 }

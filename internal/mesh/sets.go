@@ -47,7 +47,7 @@ func FormatSets(formats []string, name string, endpoints []Endpoint) []FormatSet
 	for i := range c.sets {
 		set := &c.sets[i]
 		slices.Sort(set.Values)
-		set.Values, set.LeftOut = slices.Compact(set.Values), different(set.LeftOut)
+		set.Values, set.LeftOut = slices.Compact(set.Values), Once(set.LeftOut)
 		if dns.NameFault(set.Name) != "" {
 			set.Fault, set.Values = nameFault(set.Name), nil
 		}
@@ -85,14 +85,15 @@ func MayMake(name, typ, value string) bool {
 	return err == nil
 }
 
-// different returns the first of each of the entries that are the same.
-func different(all []LeftOut) []LeftOut {
-	told := map[LeftOut]bool{}
-	return slices.DeleteFunc(all, func(l LeftOut) bool {
-		again := told[l]
-		told[l] = true
-		return again
-	})
+// Once returns the first of each of the entries that are the same.
+func Once[E comparable](all []E) (once []E) {
+	has := map[E]bool{}
+	for _, e := range all {
+		if !has[e] {
+			has[e], once = true, append(once, e)
+		}
+	}
+	return once
 }
 
 // place is an owner name and a type.
