@@ -213,7 +213,7 @@ func (s *calls) stands(ctx context.Context, l lease.Lease, waiter *reconcile.Wai
 // the details, such as the network that has the name.
 func refusal(c reconcile.Challenge) error {
 	switch id := msg.ID(c.Fault.Code); id {
-	case msg.Paused, msg.Conflict, msg.InvalidName:
+	case msg.Paused, msg.Conflict, msg.InvalidName, msg.NameNotAllowed:
 		return web.Fail(id)
 	}
 	return nil

@@ -243,7 +243,7 @@ type reserved struct {
 	network           mesh.NetworkID
 }
 
-// reservations are the usages of some names, in the order of their reservation.
+// reservations are the usages of some names in the order of their reservation, those that wait for the name first.
 type reservations map[string][]reserved
 
 func usagesAt(ctx context.Context, tx *sql.Tx, names sqlite.TextList) (reservations, error) {
@@ -251,7 +251,7 @@ func usagesAt(ctx context.Context, tx *sql.Tx, names sqlite.TextList) (reservati
 		return u, row.Scan(&u.seq, &u.name, &u.id, &u.service, &u.network)
 	}, `
 		SELECT u.seq, u.name, u.id, u.provider_id, b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
-		WHERE u.name IN (SELECT value FROM json_each(?)) ORDER BY u.seq`, names)
+		WHERE u.name IN (SELECT value FROM json_each(?)) ORDER BY u.rival = '', u.seq`, names)
 	all := reservations{}
 	for _, u := range rows {
 		all[u.name] = append(all[u.name], u)
@@ -272,7 +272,7 @@ func (all reservations) about(e events.Event) events.Event {
 	return e
 }
 
-// noteRival stores the event of a usage whose name another network has, or has no longer.
+// noteRival stores the event of a usage that waits for its name, or does no longer.
 func (g *Ledger) noteRival(ctx context.Context, tx *sql.Tx, r reconcile.ShownChange) error {
 	before, after := r.Before.Rival, r.Now.Shown.Rival
 	if (before == "") == (after == "") || r.Now.Releasing {

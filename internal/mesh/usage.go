@@ -28,7 +28,10 @@ type Usage struct {
 	Network                 sql.Null[NetworkID] // NULL without a binding
 	Status                  BindingStatus
 	ServiceName, Domain     sql.Null[string]    // NULL without the service, Domain also without a valid config
-	HeldBy                  sql.Null[NetworkID] // the network that already has the name or prefix of a new usage
+	Tenant                  bool                // see Claim
+	HeldBy                  sql.Null[NetworkID] // the network that already has the prefix of a new usage
+	Title                   Title               // of a new usage, at its name and below it
+	Rival                   string              // what gives the title its reason
 	Publish                 Publishing
 }
 

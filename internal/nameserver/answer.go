@@ -296,7 +296,8 @@ func (r *request) answers() {
 		}
 	default:
 		if r.atHost && (t == dns.TypeA || t == dns.TypeAAAA) {
-			r.appendAddresses(dns.SectionAnswer, dns.Name(r.query.Name), t)
+			r.appendAddresses(dns.SectionAnswer, dns.Name(r.query.Name), t) // alone: what a usage stored there is never mixed in
+			return
 		}
 		r.stored(t)
 	}
