@@ -37,7 +37,7 @@ type clock struct {
 // change is one of the endpoints of a lease.
 type change struct {
 	at    time.Time
-	parts []part
+	parts []part // none for all
 }
 
 // clocks has the clocks of the leases by their seqs. A lease without endpoints whose last change is
@@ -165,7 +165,8 @@ func (c *clocks) change(l Lease, changed []part, now time.Time) (wait time.Durat
 	before := *k
 	recent := slices.DeleteFunc(slices.Clone(k.changes), func(d *change) bool { return !d.at.Add(changePause).After(now) })
 	for i, d := range recent {
-		if i <= len(recent)-maxChanges || slices.ContainsFunc(changed, func(p part) bool { return slices.Contains(d.parts, p) }) {
+		again := len(changed)*len(d.parts) == 0 || slices.ContainsFunc(changed, func(p part) bool { return slices.Contains(d.parts, p) })
+		if again || i <= len(recent)-maxChanges {
 			wait = max(wait, d.at.Add(changePause).Sub(now))
 		}
 	}

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -53,46 +52,37 @@ func (k Keep) of(p part) Keeping {
 	return k.Family[p.family]
 }
 
-// changedParts returns the parts that have other endpoints after a change. A change of their order only
-// is one of all parts, so that no change is free of the limit.
+// changedParts returns the parts that have other endpoints after a change. None is a change of their order only, which
+// counts as one of all parts, so that no change is free of the limit.
 func changedParts(before, after []string) (changed []part) {
-	all := map[part][2][]string{}
-	for i, endpoints := range [][]string{before, after} {
-		for _, text := range endpoints {
-			both := all[partOf(text)]
-			both[i] = append(both[i], text)
-			all[partOf(text)] = both
-		}
+	of := func(all []string, p part) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(text string) bool { return partOf(text) != p })
 	}
-	for p, both := range all {
-		if !slices.Equal(both[0], both[1]) {
+	for _, text := range slices.Concat(before, after) {
+		if p := partOf(text); !slices.Equal(of(before, p), of(after, p)) {
 			changed = append(changed, p)
 		}
-	}
-	if changed == nil {
-		return slices.Collect(maps.Keys(all))
 	}
 	return changed
 }
 
-// merged returns told endpoints with those of the lease that stay. The told ones stand where those that they replace have
-// stood, else behind IPv4. One that an older program has stored, and that is not permitted any more, does not stay.
-func (t *Table) merged(l Lease, told []string, keep Keep, now time.Time) (endpoints []string) {
-	at, known := -1, t.clocks.read(l.Seq)
+// merged returns told endpoints with those of the lease that stay, of which IPv4 is first; the told ones are in the place of
+// those that they replace. One that an older program has stored, and that is not permitted any more, does not stay.
+func (t *Table) merged(l Lease, told []string, keep Keep, now time.Time) (all []string) {
+	at, known := len(l.Endpoints), t.clocks.read(l.Seq)
 	for _, text := range l.Endpoints {
 		p := partOf(text)
 		switch k := keep.of(p); {
 		case (k == Preserve || k == Stay && known.fresh(p, now)) && l.check(text) == nil:
-			endpoints = append(endpoints, text)
-		case k == Withdraw && at < 0:
-			at = len(endpoints)
+			all = append(all, text)
+		case k == Withdraw:
+			at = min(at, len(all))
 		}
 	}
-	if at < 0 {
-		at = len(endpoints)
-		if six := slices.IndexFunc(endpoints, func(text string) bool { return partOf(text).family == IPv6 }); six >= 0 {
-			at = six
-		}
+	if len(all) == 0 {
+		return told
 	}
-	return slices.Insert(endpoints, at, told...)
+	all = slices.Insert(all, min(at, len(all)), told...)
+	slices.SortStableFunc(all, func(a, b string) int { return int(partOf(a).family - partOf(b).family) })
+	return all
 }
