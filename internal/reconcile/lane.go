@@ -58,10 +58,7 @@ func (why taking) priority() priority {
 
 // put puts a job into the queue, behind the jobs of its priority.
 func (l *zoneLane) put(j *job) {
-	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.priority > j.task.priority })
-	if at < 0 {
-		at = len(l.queue)
-	}
+	at, _ := slices.BinarySearchFunc(l.queue, j.task.priority+1, func(o *job, p priority) int { return cmp.Compare(o.task.priority, p) })
 	l.queue = slices.Insert(l.queue, at, j)
 }
 
@@ -154,7 +151,7 @@ func (e *Engine) connection(account Account) *connection {
 
 // workBatch works on some jobs of a zone and commits the outcomes.
 func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
-	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone}
+	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone, synced: e.config.Synced}
 	for _, j := range jobs {
 		b.items = append(b.items, newItem(j.record, j.task.look))
 	}
@@ -366,7 +363,7 @@ func (e *Engine) end(t *task, p *pass, stored bool) {
 	case !stored:
 		e.unstored[name] = e.config.Now().Add(breath)
 	case e.pass != nil:
-		if p == e.pass {
+		if p == e.pass && !p.progress.Report.Complete {
 			p.count(t)
 		}
 		if t.during != e.pass && name <= e.pass.progress.Cursor { // the pass left out this name because it was in work
