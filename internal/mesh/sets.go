@@ -69,20 +69,14 @@ func Homes(formats []string, name string, endpoints []Endpoint) []FormatSet {
 
 // MayMake reports whether a value at an owner name has the form that a format gives it.
 func MayMake(name, typ, value string) bool {
-	switch label, _, _ := strings.Cut(name, "."); {
-	case typ == typeSRV:
+	switch typ {
+	case typeSRV:
 		return strings.HasPrefix(value, "1 1 ")
-	case label == "ip4p":
-		return strings.HasPrefix(value, "2001::")
-	case typ != typeTXT:
-		return true
-	case label == "_dnsaddr":
-		return strings.HasPrefix(value, "dnsaddr=/")
-	case label == "_iroh":
-		return strings.HasPrefix(value, "addr=")
+	case typeTXT:
+		_, err := netip.ParseAddrPort(strings.TrimPrefix(value, "addr="))
+		return err == nil || strings.HasPrefix(value, "dnsaddr=/")
 	}
-	_, err := netip.ParseAddrPort(value)
-	return err == nil
+	return !strings.HasPrefix(name, "ip4p.") || strings.HasPrefix(value, "2001::")
 }
 
 // Once returns the first of each of the entries that are the same.
