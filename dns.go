@@ -24,6 +24,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
+	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secondary"
 	"meshddns/internal/web"
@@ -255,7 +256,8 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 	if rival != "" {
 		warnings = append(warnings, msg.Phrase{ID: msg.WarnOwnHeld, Args: []any{name, rival}})
 	}
-	return warnings, errors.Join(err, unread)
+	around, unknown := o.aroundWarnings(ctx, stored.Zone)
+	return append(warnings, around...), errors.Join(err, unread, unknown)
 }
 
 // forgetConfiguration deletes the configuration, and waits until the engine has tried to withdraw
@@ -282,6 +284,15 @@ func (o *operations) forgetConfiguration(ctx context.Context, patience web.Patie
 		value := cmp.Or(p.Standing, p.Doubt.Value)
 		return p.State != reconcile.Withdrawn && value != "" && mesh.Network(value) == ""
 	}), nil
+}
+
+// aroundWarnings warns of a usage whose P is a domain or lies above it.
+func (o *operations) aroundWarnings(ctx context.Context, domain string) ([]msg.Phrase, error) {
+	names, err := ledger.Around(ctx, o.store.db.Reading(ctx), domain)
+	if len(names) == 0 {
+		return nil, err
+	}
+	return []msg.Phrase{{ID: msg.WarnInner, Args: []any{names[0], domain}}}, err
 }
 
 // registerService checks and stores a new service. A service without an id gets a new one. It
@@ -335,6 +346,8 @@ func (o *operations) stored(ctx context.Context, saved mesh.Service, members []s
 		global = nil
 	}
 	warnings := o.clients.serviceWarnings(v, config, members, beside, global, o.engine.Addresses().Last)
+	around, unknown := o.aroundWarnings(ctx, v.Zone)
+	warnings, fault = append(warnings, around...), cmp.Or(fault, unknown)
 	if global == nil && v.Zone != "" {
 		warnings = append(warnings, msg.Phrase{ID: msg.WarnNoConfig})
 	}
@@ -399,28 +412,46 @@ func (c clients) serviceWarnings(v mesh.Service, config mesh.ServiceConfig, memb
 	return all
 }
 
-// warners returns functions for the configuration and then the services of a provisioning file that Check has read. They give
-// the warnings that need no database.
-func (c clients) warners(last mesh.Addresses) (configuration, service func(body []byte) []msg.Phrase) {
+// warners returns functions for the parts of a provisioning file that Check has read, in the order of Document.Warnings. They
+// give the warnings that need no database.
+func (c clients) warners(last mesh.Addresses) map[string]func(body []byte) []msg.Phrase {
 	var global *mesh.Configuration
-	ids := map[string]string{} // of services, by zone
-	configuration = func(body []byte) []msg.Phrase {
+	ids, zones := map[string]string{}, map[string]string{} // services by zone, and zones by service
+	inner := map[string]string{}                           // a domain at or below each name
+	lies := func(domain string) {
+		for name := domain; name != ""; name = dns.Parent(name) {
+			inner[name] = domain
+		}
+	}
+	configuration := func(body []byte) []msg.Phrase {
 		global = &mesh.Configuration{}
 		_ = web.ParseBody(body, global)
 		global.Zone = dns.Parse(global.Domain)
+		lies(global.Zone)
 		return c.configurationWarnings(*global, nil, last)
 	}
-	service = func(body []byte) []msg.Phrase {
+	service := func(body []byte) []msg.Phrase {
 		var b mesh.ServiceBody
 		_ = web.ParseBody(body, &b)
 		v := b.Service()
 		config, _ := mesh.ParseServiceConfig(v.Config)
 		v.Zone = dns.Parse(config.Domain)
 		beside := ids[v.Zone]
-		ids[v.Zone] = v.ID
+		ids[v.Zone], zones[v.ID] = v.ID, v.Zone
+		lies(v.Zone)
 		return c.serviceWarnings(v, config, nil, beside, global, last)
 	}
-	return configuration, service
+	usage := func(body []byte) []msg.Phrase {
+		var want mesh.NewUsage
+		_ = web.ParseBody(body, &want)
+		prefix, _ := want.Prefix()
+		name := dns.Fold(mesh.FullName(prefix, zones[want.ServiceID]))
+		if domain := inner[dns.Parent(name)]; zones[want.ServiceID] != "" && domain != "" {
+			return []msg.Phrase{{ID: msg.WarnInner, Args: []any{name, domain}}}
+		}
+		return nil
+	}
+	return map[string]func(body []byte) []msg.Phrase{provision.Configuration: configuration, provision.Services: service, provision.Usages: usage}
 }
 
 // search reads usages for the status pages: those that a search is about, else those of a state or service.

@@ -290,7 +290,8 @@ func (s *server) forgetLeftover(r *http.Request) (web.Reply, error) {
 
 func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	var body struct {
-		Owner string `json:"owner"`
+		Owner    string `json:"owner"`
+		Unmarked bool   `json:"unmarked"`
 	}
 	if err := web.Decode(r, &body); err != nil {
 		return web.Reply{}, err
@@ -298,6 +299,9 @@ func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	flag, err := web.Flags(r, "dry_run")
 	if err != nil {
 		return web.Reply{}, err
+	}
+	if body.Unmarked {
+		return s.adoptUnmarked(r, body.Owner, flag["dry_run"])
 	}
 	if err := s.ops.store.ledger.CheckForeign(body.Owner); err != nil {
 		return web.Reply{}, err
@@ -318,6 +322,24 @@ func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	}
 	answer := map[string]any{"records": append([]string{}, names...), "complete": complete}
 	return web.Reply{Message: done, ID: body.Owner, Data: answer}, nil
+}
+
+// adoptUnmarked takes over the values without a mark that may be of this database.
+func (s *server) adoptUnmarked(r *http.Request, owner string, dryRun bool) (web.Reply, error) {
+	if owner != s.ops.store.ledger.Owner() {
+		return web.Reply{}, msg.Refuse(msg.OwnerNotOwn)
+	}
+	done, records := msg.OwnerAdopted, []string{}
+	left, err := s.ops.store.ledger.Unmarked(r.Context())
+	for i := 0; i < len(left) && err == nil; i++ {
+		if records = append(records, left[i].Place.Sibling.Of("")); !dryRun {
+			err = s.ops.store.ledger.AdoptUnmarked(r.Context(), left[i].Place)
+		}
+	}
+	if dryRun {
+		done = msg.SyncPlanned
+	}
+	return web.Reply{Message: done, ID: owner, Data: map[string]any{"records": records, "complete": true}}, err
 }
 
 func (s *server) providers(r *http.Request) (web.Reply, error) {
@@ -362,7 +384,7 @@ func (s *server) createUsage(r *http.Request) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	warnings := slices.Concat(usageWarnings(u, web.Rights(r).Service), web.WarnMembers(members, body), s.ops.changeWarnings(r.Context(), u, body.UsageChange))
+	warnings := slices.Concat(usageWarnings(u), web.WarnMembers(members, body), s.ops.changeWarnings(r.Context(), u, body.UsageChange))
 	created := answers.NewCreated(u, warnings, s.ops.awaited(r.Context(), waits, u, web.Language(r)), web.Language(r))
 	return web.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: created}, nil
 }
@@ -439,7 +461,7 @@ func (s *server) changeUsage(r *http.Request) (web.Reply, error) {
 	if waits {
 		u.Publish, err = s.ops.saveUsageAndWait(r.Context(), u, change, patience)
 	} else {
-		err = s.ops.saveUsage(r.Context(), u, change)
+		err = s.ops.store.ChangeUsage(r.Context(), u.ID, change)
 	}
 	if err != nil {
 		return web.Reply{}, err
@@ -634,8 +656,9 @@ func (s *server) health(r *http.Request) (web.Reply, error) {
 func (o *operations) well(ctx context.Context) bool {
 	totals, err := o.store.ledger.Totals(ctx)
 	states, unread := o.store.targets.States(ctx)
-	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(o.engine.DownZones())) + states[notify.Stopped]
-	return err == nil && unread == nil && bad == 0 && o.store.db.Health(ctx) == nil
+	conflict, unknown := o.store.ledger.Conflicts(ctx)
+	bad := totals[string(reconcile.Failed)] + uint64(len(o.engine.DownZones())) + states[notify.Stopped]
+	return errors.Join(err, unread, unknown) == nil && bad == 0 && !conflict && o.store.db.Health(ctx) == nil
 }
 
 // writeMetrics writes the versions, and the metrics of the database and the engine.
@@ -689,13 +712,13 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 		write(page)
 	}
 	daemon.WriteProcess(page)
-	w.Header().Set("Content-Type", daemon.ContentType)
+	web.Private(w.Header(), daemon.ContentType)
 	w.Write(out.Bytes())
 }
 
 // contract is the HTTP contract as OpenAPI 3.1, for programs.
 func (s *server) contract(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", web.MediaType)
+	web.Private(w.Header(), web.MediaType)
 	text := docs.OpenAPI()
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.Write(text)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"iter"
 	"time"
 
 	"meshddns/internal/answers"
@@ -31,7 +32,7 @@ type reservation struct {
 // publishing returns the state of publishing of a usage, with its records and the states of its endpoints.
 func (o *operations) publishing(ctx context.Context, u mesh.Usage, language msg.Language) (answers.ListedPublish, error) {
 	shown := answers.NewPublish(u.Publish, language)
-	formats, err := o.store.ledger.Formats(ctx, u.Name, u.Network.V.String())
+	formats, err := o.store.ledger.Formats(ctx, u.Name, u.ID)
 	endpoints, unread := o.checks.Endpoints(ctx, u.Seq, language)
 	shown.Formats, shown.Endpoints = answers.Formats(formats, language), endpoints
 	return shown, errors.Join(err, unread)
@@ -154,10 +155,12 @@ func (o *operations) changeWarnings(ctx context.Context, u mesh.Usage, c mesh.Us
 	if len(c.Formats) == 0 {
 		return all
 	}
-	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.Network.V.String()) // the usage is stored, whether they are read or not
+	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.ID) // the usage is stored, whether they are read or not
 	for i := range states {
 		switch f := &states[i]; {
-		case f.Fault.Code == string(msg.NameNotAllowed):
+		case f.Takes:
+			all = append(all, msg.Phrase{ID: msg.WarnTakesOwn, Args: []any{f.Name}})
+		case f.Fault.Code == string(msg.NameNotAllowed), f.Fault.Code == string(msg.NetworkConflict):
 			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, f.Fault}})
 		case len(f.Values) == 0 && len(f.LeftOut) > 0 && f.LeftOut[0].Reason == mesh.NoPeerID:
 			all = append(all, msg.Phrase{ID: msg.WarnFormat, Args: []any{f.Format, f.LeftOut[0].Reason}})
@@ -166,16 +169,21 @@ func (o *operations) changeWarnings(ctx context.Context, u mesh.Usage, c mesh.Us
 	return all
 }
 
-// usageWarnings returns warnings about a usage that was just reserved. service is the only one that the client may see, "" for
-// any: only a usage of another service can have the name for another network.
-func usageWarnings(u mesh.Usage, service string) []msg.Phrase {
+// usageWarnings returns warnings about a usage that was just reserved, which tell a tenant nothing of others.
+func usageWarnings(u mesh.Usage) []msg.Phrase {
 	switch {
-	case u.HeldBy == u.Network:
-		return nil
-	case service != "":
+	case u.Title == mesh.Contested && u.Tenant:
 		return []msg.Phrase{{ID: msg.WarnNameReserved, Args: []any{u.Name}}}
+	case u.Title == mesh.Contested:
+		return []msg.Phrase{{ID: msg.WarnNameHeld, Args: []any{u.Name, mesh.Network(u.Rival)}}}
+	case u.Title == mesh.Warned && u.Rival == mesh.UsedByConfiguration:
+		return []msg.Phrase{{ID: msg.WarnTakesOwn, Args: []any{u.Name}}}
+	case u.Title == mesh.Warned:
+		return []msg.Phrase{{ID: msg.WarnInner, Args: []any{u.Name, u.Rival}}}
+	case u.Title == mesh.Barred && u.Rival != "":
+		return []msg.Phrase{{ID: msg.WarnBarred, Args: []any{u.Name}}}
 	}
-	return []msg.Phrase{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
+	return nil
 }
 
 // afterService returns the fault of the service of a reservation, else the fault that comes later
@@ -184,20 +192,11 @@ func (o *operations) afterService(ctx context.Context, service string, fault err
 	return cmp.Or(o.store.CheckService(ctx, service), fault)
 }
 
-// saveUsage checks and stores a change of a usage.
-func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error {
-	changed, _ := c.Over(u)
-	if err := changed.CheckEndpoints(); err != nil && (c.Endpoints != nil || c.Formats != nil) {
-		return err
-	}
-	return o.store.ChangeUsage(ctx, u.ID, c)
-}
-
-// saveUsageAndWait is saveUsage, and then waits as published does.
+// saveUsageAndWait changes a usage, and then waits as published does.
 func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, c mesh.UsageChange, patience web.Patience) (mesh.Publishing, error) {
 	waiter := o.engine.Expect(u.Name)
 	defer waiter.Close()
-	if err := o.saveUsage(ctx, u, c); err != nil {
+	if err := o.store.ChangeUsage(ctx, u.ID, c); err != nil {
 		return mesh.Publishing{}, err
 	}
 	return o.published(ctx, waiter, u, patience), nil
@@ -345,11 +344,11 @@ func (p provisioning) SaveService(ctx context.Context, v mesh.Service) ([]msg.Ph
 
 func (p provisioning) Reserve(ctx context.Context, want mesh.NewUsage) (mesh.Usage, []msg.Phrase, error) {
 	u, _, err := p.ops.reserve(ctx, reservation{NewUsage: want})
-	return u, usageWarnings(u, ""), err
+	return u, usageWarnings(u), err
 }
 
 func (p provisioning) SaveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error {
-	return p.ops.saveUsage(ctx, u, c)
+	return p.ChangeUsage(ctx, u.ID, c)
 }
 
 func (p provisioning) SaveLeases(ctx context.Context, usage string, body []byte, prune bool) (bool, error) {
@@ -361,23 +360,35 @@ func (s *store) parts() map[string]provision.Part {
 	return map[string]provision.Part{provision.Notifications: s.targets, provision.Secondaries: s.secondaries}
 }
 
+// documented gives the usages up to a seq with their leases.
+func (o *operations) documented(ctx context.Context, last int64) iter.Seq2[provision.Usage, error] {
+	return func(yield func(provision.Usage, error) bool) {
+		leases, stop := o.leases.Documents(ctx)
+		defer stop()
+		for u, err := range o.store.AllUsages(ctx, last) {
+			of, unread := leases(u.Seq)
+			err = cmp.Or(err, unread)
+			if d, ok := provision.UsageOf(u, of); (ok || err != nil) && !yield(d, err) {
+				return
+			}
+		}
+	}
+}
+
 // document gives all that was configured. Usages that are reserved meanwhile are left out, because their services may
 // be newer than the list of them.
 func (o *operations) document(ctx context.Context) (source provision.Source, err error) {
 	last, err := o.store.LastUsage(ctx)
 	targets, unread := o.store.targets.All(ctx)
 	secondaries, unknown := o.store.secondaries.All(ctx)
-	leases, unleased := o.leases.Documents(ctx)
 	c, fault := o.store.Configuration(ctx)
-	if err := cmp.Or(err, unread, unknown, unleased, fault); err != nil && !errors.Is(err, errNoConfiguration) {
+	if err := cmp.Or(err, unread, unknown, fault); err != nil && !errors.Is(err, errNoConfiguration) {
 		return source, err
 	}
 	source = provision.Source{
-		Owner:    o.store.ledger.Owner(),
-		Services: sqlite.Made(o.store.AllServices(ctx), provision.ServiceOf),
-		Usages: sqlite.Made(o.store.AllUsages(ctx, last), func(u mesh.Usage) (provision.Usage, bool) {
-			return provision.UsageOf(u, leases[u.Seq])
-		}),
+		Owner:         o.store.ledger.Owner(),
+		Services:      sqlite.Made(o.store.AllServices(ctx), provision.ServiceOf),
+		Usages:        o.documented(ctx, last),
 		Notifications: targets, Secondaries: secondaries,
 	}
 	if fault == nil {

@@ -68,6 +68,7 @@ const (
 	errNoConfiguration = ledger.ErrNoConfiguration
 	errNoService       = ledger.ErrNoService
 	errNoUsage         = ledger.ErrNoUsage
+	errReleased        = sqlite.Refusal(msg.LeaseReleased)
 	errServiceExists   = sqlite.Refusal(msg.ServiceExists)
 	errServiceInUse    = sqlite.Refusal(msg.ServiceInUse)
 	errDomainInUse     = sqlite.Refusal(msg.ServiceDomainInUse)
@@ -108,15 +109,14 @@ func openDatabase(ctx context.Context, path string, schema sqlite.Schema, log *s
 	return db, owner, last, nil
 }
 
-// newStore makes the store of a database. catalog is the name of the catalog zone, "" for none; addresses gives
-// this host's addresses.
-func newStore(ctx context.Context, db *sqlite.Database, owner, catalog string, addresses func() reconcile.Addresses, log *slog.Logger) (*store, error) {
+// newStore makes the store of a database. own has the names of -dns-host and -dns-catalog; addresses gives this host's addresses.
+func newStore(ctx context.Context, db *sqlite.Database, owner string, own mesh.Program, addresses func() reconcile.Addresses, log *slog.Logger) (*store, error) {
 	s := &store{db: db, now: time.Now, newID: newUUID}
 	began, now := time.Now(), func() time.Time { return s.now() }
 	s.events = events.New(db.Reader, db.Tx, now, db.Note)
 	s.targets, s.secondaries = notify.NewTable(db, now), secondary.NewTable(db)
-	s.zones = builtin.NewTable(db, catalog, s.secondaries.Any, now)
-	s.ledger = ledger.New(ledger.Config{Reader: db.Reader, Tx: db.Tx, Key: db.Key, Zones: s.zones, Events: s.events, Addresses: addresses, Now: now}, owner)
+	s.zones = builtin.NewTable(db, own.Catalog, s.secondaries.Any, now)
+	s.ledger = ledger.New(ledger.Config{Reader: db.Reader, Tx: db.Tx, Key: db.Key, Zones: s.zones, Program: own, Events: s.events, Addresses: addresses, Now: now}, owner)
 	newest, err := s.events.Newest(ctx)
 	s.replays = answers.NewReplays(now, func() time.Duration { return now().Sub(began) }, newest)
 	for _, committed := range []func(sqlite.Notice){s.events.Committed, s.targets.Committed, s.secondaries.Committed, s.tellMoved} {
@@ -340,6 +340,9 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 			return err
 		}
 	}
+	if err := s.ledger.MarkAround(ctx, tx, before.Zone, dns.Parse(config.Domain)); err != nil {
+		return err
+	}
 	if before.UsageCount > 0 {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO marks (service_id, after) VALUES (?, 0) ON CONFLICT DO UPDATE SET after = 0`, v.ID); err != nil {
 			return err
@@ -366,6 +369,9 @@ func (s *store) DeleteService(ctx context.Context, id string) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM services WHERE id = ?`, id); err != nil {
 			return err
 		}
+		if err := s.ledger.MarkAround(ctx, tx, v.Zone, ""); err != nil {
+			return err
+		}
 		if err := s.events.Add(ctx, tx, events.OfService(v, mesh.Service{})); err != nil {
 			return err
 		}
@@ -382,10 +388,11 @@ func (s *store) CheckService(ctx context.Context, id string) error {
 
 // usageZone is the domain of a service, under which its usages are.
 type usageZone struct {
-	domain  sql.Null[string] // as typed
-	zone    string           // as DNS has it
-	own     sql.Null[string] // the name of the configuration's record; not valid without a configuration
-	nowhere bool             // no account can publish
+	domain     sql.Null[string] // as typed
+	zone       string           // as DNS has it
+	configured string           // the configuration's, "" for none
+	own        sql.Null[string] // the name of the configuration's record; not valid without a configuration
+	nowhere    bool             // no account can publish
 }
 
 // state returns the state of a new usage of the service.
@@ -414,13 +421,14 @@ func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZ
 	case z.domain.V == "":
 		return z, errNoDomain
 	}
+	z.configured = configured.V
 	z.nowhere = !configured.Valid || !account && !dns.Within(z.zone, configured.V)
 	return z, nil
 }
 
 // CreateUsage stores a usage, its binding to a network and its due name, all or none, and returns the
-// usage. It returns errPrefixTaken if the service has the custom prefix already. HeldBy of the result
-// is the network that has the name; with errPrefixTaken, the network that has the prefix.
+// usage with its title. It returns errPrefixTaken if the service has the custom prefix already; then HeldBy of the result is the
+// network that has it.
 func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, error) {
 	bindingID, err := s.newID()
 	if err == nil {
@@ -438,7 +446,10 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 		if u.Name = dns.Fold(mesh.FullName(u.Prefix, zone.zone)); !dns.Fits(u.Name) {
 			return errNameTooLong
 		}
-		u.CreatedAt, u.Publish.State = s.stamp(), string(zone.state())
+		u.CreatedAt, u.Publish.State, u.Rival = s.stamp(), string(zone.state()), ""
+		if u.Tenant = rights.Of(ctx).Service != ""; u.Tenant && zone.own.V == u.Name {
+			u.Publish.State, u.Rival = string(reconcile.Conflict), mesh.UsedByConfiguration
+		}
 		if u.Seq, err = ledger.InsertUsage(ctx, tx, u, bindingID); err != nil {
 			return err
 		}
@@ -452,15 +463,16 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 		if err != nil {
 			return err
 		}
-		if u.HeldBy = u.Network; known { // else no other usage has the name
-			if u.HeldBy, err = ledger.NameHolder(ctx, tx, u.Name); err != nil {
+		if err := s.events.Add(ctx, tx, events.Reserved(u)); err != nil {
+			return err
+		}
+		if known { // else no other usage, nor the configuration's record, has the name
+			if err := s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged); err != nil {
 				return err
 			}
 		}
-		if err := s.events.Add(ctx, tx, events.Reserved(u)); err != nil || !known {
-			return err
-		}
-		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
+		u.Title, u.Rival, err = s.ledger.Title(ctx, tx, u, !known && !dns.Within(zone.configured, dns.Parent(u.Name)))
+		return err
 	})
 	return u, err
 }
@@ -516,8 +528,8 @@ func (f usageFilter) where(limit int) (query string, args []any) {
 		}
 	}
 	also(f.name.Valid, `u.name`, ` IN (SELECT value FROM json_each(?))`, sqlite.TextList(mesh.Meant(f.name.String)))
-	below := mesh.FullName(dns.Fold(f.prefix.String), "")
-	also(f.prefix.Valid, `u.name`, ` BETWEEN ? AND ?`, below, below+"\x7f") // no octet of a name is greater
+	before := mesh.Label + "." + dns.Fold(f.prefix.String)
+	also(f.prefix.Valid, `u.name`, ` BETWEEN ? AND ?`, before+".", before+"/") // the octet behind the dot
 	also(f.prefix.Valid, `u.record_prefix`, ` = ? COLLATE NOCASE`, f.prefix)
 	also(f.network.Valid, `u.seq`, ` IN (SELECT seq FROM bindings WHERE network_id = ? AND seq > ? ORDER BY seq)`, f.network, f.after)
 	also(f.state != "", `u.state`, ` = ?`, f.state)
@@ -616,14 +628,23 @@ func (s *store) KeepUsage(ctx context.Context, id string) error {
 	})
 }
 
-// ChangeUsage changes a usage, or returns errNoUsage.
-func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) error {
-	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+// ChangeUsage changes a usage, or returns errNoUsage, errReleased, or the fault of the endpoints that it would have.
+func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) (err error) {
+	var fault error
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		before, err := ledger.SelectUsage(ctx, tx, id)
 		if err != nil {
 			return err
 		}
+		if before.Status == mesh.Releasing {
+			return errReleased
+		}
 		after, differs := c.Over(before)
+		if fault = nil; c.Endpoints != nil || c.Formats != nil {
+			if fault = after.CheckEndpoints(); fault != nil {
+				return nil
+			}
+		}
 		if err := ledger.UpdateUsage(ctx, tx, after); err != nil {
 			return err
 		}
@@ -634,6 +655,7 @@ func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) 
 		}
 		return s.ledger.MarkDue(ctx, tx, before.Name, reconcile.LaneChanged)
 	})
+	return cmp.Or(err, fault)
 }
 
 // ReleaseUsage deletes a usage, or marks it as releasing while its value may stand at a provider.

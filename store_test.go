@@ -57,7 +57,7 @@ func openStoreKnowing(ctx context.Context, path string, addresses func() reconci
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStore(ctx, db, owner, "", addresses, log)
+	s, err := newStore(ctx, db, owner, mesh.Program{}, addresses, log)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -614,7 +614,7 @@ func TestSealOnAFullDisk(t *testing.T) {
 		if err != nil || db.Key.ID != want || strings.Contains(log.String(), "the next start") != (want == "") {
 			t.Fatalf("%v, want the key %q:\n%s", err, want, &log)
 		}
-		s, err := newStore(t.Context(), db, "", "", func() reconcile.Addresses { return reconcile.Addresses{} }, noLog)
+		s, err := newStore(t.Context(), db, "", mesh.Program{}, func() reconcile.Addresses { return reconcile.Addresses{} }, noLog)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func TestCodes(t *testing.T) {
 	if err := json.Unmarshal(OpenAPI(), &contract); err != nil {
 		t.Fatal(err)
 	}
-	refusals := append(codes["Refusals of a request."], "conflict", "invalid_name", "paused") // the last three: of a challenge
+	refusals := append(codes["Refusals of a request."], "conflict", "invalid_name", "name_not_allowed", "paused") // the last four: of a challenge
 	faults := slices.Concat(codes["Reasons of a record's fault."], codes["Items of a connection test."])
 	for name, want := range map[string][]string{"ErrorCode": refusals, "FaultCode": faults} {
 		got := contract.Components.Schemas[name].Enum

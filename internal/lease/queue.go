@@ -2,6 +2,7 @@ package lease
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -10,11 +11,10 @@ func (k *clock) over() time.Time {
 	if k.live {
 		return k.ends
 	}
-	last := k.changed[IPv4]
-	if k.changed[IPv6].After(last) {
-		last = k.changed[IPv6]
+	if n := len(k.changes); n > 0 {
+		return k.changes[n-1].at.Add(changePause)
 	}
-	return last.Add(changePause)
+	return time.Time{}
 }
 
 // queue is a heap of clocks, by the times at which they are over.
@@ -40,6 +40,23 @@ func (q *queue) Pop() any {
 	return k
 }
 
+// next returns when the next lease is over, or those that are held back are to be looked at. It looks at each of these, and at
+// two others for each. The caller holds the lock, and the queue is not empty.
+func (c *clocks) next() time.Time {
+	var all []time.Time
+	for seen := []int{0}; len(seen) > 0; seen = seen[1:] {
+		switch i := seen[0]; {
+		case i >= len(c.queue):
+		case c.queue[i].held.IsZero():
+			all = append(all, c.queue[i].over())
+		default:
+			all = append(all, c.looked.Add(heldLook))
+			seen = append(seen, 2*i+1, 2*i+2)
+		}
+	}
+	return slices.MinFunc(all, time.Time.Compare)
+}
+
 // until returns the clocks that are over at a time. It looks at no others, except at two for each of them.
 func (q queue) until(now time.Time) (all []*clock) {
 	for next := []int{0}; len(next) > 0; next = next[1:] {
@@ -57,7 +74,7 @@ func (c *clocks) add(k *clock) {
 	heap.Push(&c.queue, k)
 }
 
-// put sets the end of a clock, and moves it in the queue; call it also after changed was set.
+// put sets the end of a clock, and moves it in the queue; call it also after changes was set.
 func (c *clocks) put(k *clock, ends time.Time, live bool) {
 	if k.live {
 		c.live--

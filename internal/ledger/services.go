@@ -9,6 +9,7 @@ import (
 	"meshddns/internal/dns"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
 
@@ -54,6 +55,50 @@ func (g *Ledger) ServiceZones(ctx context.Context, limit int) ([]mesh.ServiceZon
 func ServiceBeside(ctx context.Context, q sqlite.Queryer, v mesh.Service) (id string, err error) {
 	err = q.QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
 	return id, sqlite.Absent(err, nil)
+}
+
+// Inner returns, by full name _mesh.P, a service's domain that is P or lies below it, if there is one.
+func Inner(ctx context.Context, q sqlite.Queryer, names []string) (map[string]string, error) {
+	var keys sqlite.TextList
+	for _, name := range names {
+		keys = append(keys, dns.Reverse(dns.Parent(name)))
+	}
+	inner := map[string]string{}
+	_, err := sqlite.Collect(ctx, q, func(row sqlite.Scanner) (at int, err error) {
+		var zone string
+		err = row.Scan(&at, &zone)
+		inner[names[at]] = zone
+		return at, err
+	}, `
+		SELECT key, (SELECT zone FROM services WHERE zone_key = value OR zone_key > value || '.' AND zone_key < value || '/' LIMIT 1) AS inside
+		FROM json_each(?) WHERE inside IS NOT NULL`, keys)
+	return inner, err
+}
+
+// MarkAround makes the usages due whose P is a domain of a service or lies above it, if the domain changes.
+func (g *Ledger) MarkAround(ctx context.Context, tx *sql.Tx, before, after string) error {
+	if before == after {
+		return nil
+	}
+	for _, domain := range []string{before, after} {
+		names, err := Around(ctx, tx, domain)
+		for i := 0; i < len(names) && err == nil; i++ {
+			err = g.MarkDue(ctx, tx, names[i], reconcile.LaneChanged)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Around returns the names of usages whose P is a domain or lies above it.
+func Around(ctx context.Context, q sqlite.Queryer, domain string) ([]string, error) {
+	var names sqlite.TextList
+	for ; domain != ""; domain = dns.Parent(domain) {
+		names = append(names, mesh.Label+"."+domain)
+	}
+	return sqlite.Collect(ctx, q, sqlite.Text, `SELECT DISTINCT name FROM usages WHERE name IN (SELECT value FROM json_each(?))`, names)
 }
 
 // ServicesOutside counts the services with usages that use the configuration's provider in zones

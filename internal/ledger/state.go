@@ -10,6 +10,7 @@ import (
 	"meshddns/internal/dns"
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/rights"
 	"meshddns/internal/sqlite"
@@ -63,14 +64,13 @@ func (g *Ledger) own(ctx context.Context) (name string, state reconcile.State, e
 	return c.RecordName(), state, err
 }
 
-// Formats reads the records of a network at a name, in all its formats; none if another network
-// has the name.
-func (g *Ledger) Formats(ctx context.Context, name, network string) ([]reconcile.FormatState, error) {
+// Formats reads the records of a usage at its name, in all its formats; none if the usage does not have the name.
+func (g *Ledger) Formats(ctx context.Context, name, usage string) ([]reconcile.FormatState, error) {
 	state, err := g.State(ctx, []string{name})
 	if err != nil {
 		return nil, err
 	}
-	all := reconcile.FormatStates(state, network, g.config.Addresses())
+	all := reconcile.FormatStates(state, usage, g.config.Addresses())
 	if service := rights.Of(ctx).Service; service != "" {
 		var shared bool // the endpoints that are left out may be those of another service
 		err = g.config.Reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM usages WHERE name = ? AND provider_id <> ?)`, name, service).Scan(&shared)
@@ -140,6 +140,13 @@ func (g *Ledger) Totals(ctx context.Context) (map[string]uint64, error) {
 	return totals, errors.Join(err, unread)
 }
 
+// Conflicts reports whether a record is in conflict, except a tenant's that the rule about owners refuses.
+func (g *Ledger) Conflicts(ctx context.Context) (any bool, err error) {
+	own, unread := g.OwnState(ctx)
+	err = g.config.Reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM usages WHERE state = 'conflict' AND NOT (tenant AND rival <> ''))`).Scan(&any)
+	return any || own == reconcile.Conflict, errors.Join(err, unread)
+}
+
 // StateIn is State with a caller's transaction.
 func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) (reconcile.State, error) {
 	return g.stateIn(ctx, q, names, nil)
@@ -160,7 +167,7 @@ func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names, owners []
 	}
 	l := loader{
 		ledger: g, q: q, names: sqlite.TextList(names), at: map[string]int{},
-		accounts: map[int64]*reconcile.Account{}, heirs: map[int64]reconcile.Account{},
+		accounts: map[int64]*reconcile.Account{}, zones: map[string]bool{}, heirs: map[int64]reconcile.Account{},
 	}
 	for i, name := range names {
 		state.Names = append(state.Names, reconcile.Name{Name: name})
@@ -212,7 +219,7 @@ func (g *Ledger) OwnRival(ctx context.Context) (name, network string, err error)
 	if err != nil || name == "" {
 		return "", "", err
 	}
-	return name, reconcile.Rival(state), nil
+	return name, reconcile.Rival(state.Names[0]), nil
 }
 
 // loader reads the parts of a State.
@@ -225,6 +232,7 @@ type loader struct {
 	owners     sqlite.TextList     // the owner names whose places are read
 	whole      sqlite.TextList     // names whose places are all read
 	accounts   map[int64]*reconcile.Account
+	zones      map[string]bool             // domains of services that are built-in zones
 	heirs      map[int64]reconcile.Account // by the id of an account without a user
 }
 
@@ -306,19 +314,19 @@ func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
 	}, l.names)
 }
 
-// storedUsage is a stored usage with its service's id.
+// storedUsage is a stored usage.
 type storedUsage struct {
-	usage         reconcile.Usage
-	name, service string
-	seq           int64
-	endpoints     sqlite.TextList
+	usage     reconcile.Usage
+	name      string
+	seq       int64
+	endpoints sqlite.TextList
 }
 
 func scanStoredUsage(row sqlite.Scanner) (u storedUsage, err error) {
 	var network mesh.NetworkID
 	var status string
 	shown := &u.usage.Shown
-	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status, &shown.State, &shown.Place, &shown.Rival,
+	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.usage.Service, &u.usage.Tenant, &u.endpoints, &network, &status, &shown.State, &shown.Place, &shown.Rival,
 		(*sqlite.TextList)(&u.usage.Formats), &u.usage.PeerID)
 	u.usage.Network, u.usage.Releasing = network.String(), status == StatusReleasing
 	return u, err
@@ -327,7 +335,7 @@ func scanStoredUsage(row sqlite.Scanner) (u storedUsage, err error) {
 // usages reads the usages of the names, in the order of their reservation.
 func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 	all, err := sqlite.Collect(ctx, l.q, scanStoredUsage, `
-		SELECT u.seq, u.name, u.id, u.provider_id, u.txt_endpoints, b.network_id, b.status, u.state, u.place, u.rival,
+		SELECT u.seq, u.name, u.id, u.provider_id, u.tenant, u.txt_endpoints, b.network_id, b.status, u.state, u.place, u.rival,
 		       coalesce(o.formats, '[]'), coalesce(o.peer_id, '')
 		FROM usages u JOIN bindings b ON b.seq = u.seq LEFT JOIN usage_options o ON o.usage = u.seq
 		WHERE u.name IN (SELECT value FROM json_each(?)) AND u.record_type = 'TXT'`, l.names)
@@ -340,12 +348,12 @@ func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 	}
 	services := map[string]*reconcile.Usage{}
 	for _, u := range all {
-		of := services[u.service]
+		of := services[u.usage.Service]
 		if of == nil {
-			if of, err = l.service(ctx, u.service); err != nil {
+			if of, err = l.service(ctx, u.usage.Service); err != nil {
 				return err
 			}
-			services[u.service] = of
+			services[u.usage.Service] = of
 		}
 		u.usage.Account, u.usage.Domain, u.usage.Endpoints = of.Account, of.Domain, of.Endpoints
 		if len(u.endpoints) > 0 {
@@ -356,8 +364,30 @@ func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 		}
 		n := &names[l.at[u.name]]
 		n.Usages = append(n.Usages, u.usage)
+		if of.Account != nil && of.Account.Builtin() {
+			if n.Ground.Program = l.ledger.config.Program; len(n.Ground.Program.Hosts) == 0 && l.zones[of.Domain] {
+				n.Ground.Program.Hosts = []string{"ns." + of.Domain}
+			}
+		}
 	}
-	return nil
+	return l.grounds(ctx, names)
+}
+
+// grounds reads which other domains and records are at or below the names.
+func (l *loader) grounds(ctx context.Context, names []reconcile.Name) error {
+	for i := range names {
+		if c := l.configured; c != nil {
+			names[i].Ground.Own = c.RecordName()
+			if dns.Within(c.Zone, dns.Parent(names[i].Name)) {
+				names[i].Ground.Inner = c.Zone
+			}
+		}
+	}
+	inner, err := Inner(ctx, l.q, l.names)
+	for name, zone := range inner {
+		names[l.at[name]].Ground.Inner = zone
+	}
+	return err
 }
 
 // living reads what nodes have renewed of the endpoints of usages, which challenges they have put, and which endpoints are dead.
@@ -412,12 +442,14 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 	var u reconcile.Usage
 	var account sql.Null[int64]
 	var endpoints sqlite.TextList
+	var zone bool
 	err := l.q.QueryRowContext(ctx, `
-		SELECT zone, account, txt_endpoints, formats FROM services WHERE id = ?`, id).Scan(
-		&u.Domain, &account, &endpoints, (*sqlite.TextList)(&u.Formats))
+		SELECT zone, account, txt_endpoints, formats, EXISTS (SELECT 1 FROM services WHERE zone = s.zone AND provider = 'builtin')
+		FROM services s WHERE id = ?`, id).Scan(&u.Domain, &account, &endpoints, (*sqlite.TextList)(&u.Formats), &zone)
 	if err != nil {
 		return &u, sqlite.Absent(err, nil) // a usage of an old database may lack its service, and then has no account
 	}
+	l.zones[u.Domain] = zone || l.configured != nil && l.configured.Provider == msg.Builtin && l.configured.Zone == u.Domain
 	own := account.Valid
 	u.Formats, _ = mesh.ParseFormats(u.Formats) // the normal form of what the service was registered with
 	if c := l.configured; c != nil {

@@ -124,15 +124,15 @@ func TestShownIsStored(t *testing.T) {
 	}
 	tell("a new name", "u1 pending, u2 pending") // of which its caller knows
 	b.due(name, reconcile.LaneChanged)
-	tell("a change", "u1 pending, u2 conflict 1")
+	tell("a change", "u1 pending, u2 conflict n=1")
 	p := reconcile.Place{Name: name, Account: account, Zone: "example.com", State: reconcile.Failed}
 	b.must(b.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{p}}))
-	tell("a failure", "u1 failed, u2 conflict 1")
+	tell("a failure", "u1 failed, u2 conflict n=1")
 	p = b.name(name).Places[0]
 	want(t, "the place of what is shown", b.texts(`SELECT CAST(place AS TEXT) FROM usages ORDER BY seq`), []string{fmt.Sprint(p.ID), "0"})
 	p.State, p.Standing = reconcile.Published, value(1)
 	b.must(b.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{p}}))
-	tell("it stands", "u1 published, u2 conflict 1")
+	tell("it stands", "u1 published, u2 conflict n=1")
 	b.exec(`UPDATE bindings SET status = ? WHERE seq = 1`, ledger.StatusReleasing)
 	b.due(name, reconcile.LaneAsked)
 	tell("the first is released", "u1 withdrawing, u2 pending")

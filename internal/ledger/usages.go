@@ -9,6 +9,7 @@ import (
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/reconcile"
 	"meshddns/internal/rights"
 	"meshddns/internal/sqlite"
 )
@@ -43,7 +44,7 @@ const pausedDetail = `CASE WHEN (SELECT enabled = 0 FROM configuration WHERE id 
 
 // SelectUsages reads usages u for ScanUsage, with their bindings b.
 const SelectUsages = `
-	SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.record_type, u.description, u.is_exclusive,
+	SELECT u.seq, u.id, u.provider_id, u.tenant, u.prefix_mode, u.record_prefix, u.record_type, u.description, u.is_exclusive,
 	       u.txt_endpoints, u.created_at, u.name, b.network_id, coalesce(b.status, ''), s.name, s.domain,
 	       coalesce(o.formats, '[]'), coalesce(o.checking, ''), coalesce(o.peer_id, ''), ` + PublishColumns + `
 	FROM usages u
@@ -55,7 +56,7 @@ const SelectUsages = `
 // ScanUsage scans a row of SelectUsages, or returns ErrNoUsage.
 func ScanUsage(row sqlite.Scanner) (u mesh.Usage, err error) {
 	p := &u.Publish
-	err = row.Scan(&u.Seq, &u.ID, &u.ServiceID, &u.Mode, &u.Prefix, &u.RecordType, &u.Description, &u.Exclusive,
+	err = row.Scan(&u.Seq, &u.ID, &u.ServiceID, &u.Tenant, &u.Mode, &u.Prefix, &u.RecordType, &u.Description, &u.Exclusive,
 		(*sqlite.TextList)(&u.Endpoints), &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain,
 		(*sqlite.TextList)(&u.Options.Formats), (*[]byte)(&u.Options.Check), &u.Options.PeerID,
 		&p.Attempts, &p.State, &p.Value, &p.Fault.Code, &p.Fault.Detail, &p.Fault.Key, &p.At)
@@ -66,10 +67,10 @@ func ScanUsage(row sqlite.Scanner) (u mesh.Usage, err error) {
 // prefix already.
 func InsertUsage(ctx context.Context, tx *sql.Tx, u mesh.Usage, bindingID string) (seq int64, err error) {
 	inserted, err := tx.ExecContext(ctx, `
-		INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at, state)
-		VALUES (?, ?, 'mesh_sync', ?, ?, 'TXT', ?, 1, ?, ?, ?, ?)
+		INSERT INTO usages (id, provider_id, tenant, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at, state, rival)
+		VALUES (?, ?, ?, 'mesh_sync', ?, ?, 'TXT', ?, 1, ?, ?, ?, ?, ?)
 		ON CONFLICT (name, provider_id, iif(substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE, id, '')) DO NOTHING`,
-		u.ID, u.ServiceID, u.Mode, u.Prefix, u.Description, sqlite.TextList(u.Endpoints), u.Name, u.CreatedAt, u.Publish.State)
+		u.ID, u.ServiceID, u.Tenant, u.Mode, u.Prefix, u.Description, sqlite.TextList(u.Endpoints), u.Name, u.CreatedAt, u.Publish.State, u.Rival)
 	if err != nil {
 		return 0, fmt.Errorf("insert usage: %w", err)
 	}
@@ -110,13 +111,19 @@ func saveOptions(ctx context.Context, tx *sql.Tx, usage int64, o mesh.Options) e
 	return err
 }
 
-// NameHolder returns the network that reserved a name first.
-func NameHolder(ctx context.Context, tx *sql.Tx, name string) (network sql.Null[mesh.NetworkID], err error) {
-	var seq int64
-	err = tx.QueryRowContext(ctx, `
-		SELECT min(u.seq), b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
-		WHERE u.name = ? AND b.status = 'active'`, name).Scan(&seq, &network)
-	return network, err
+// Title returns the title of a new usage, and its reason, as reconcile.TitleOf does. alone says that neither another usage nor
+// the configuration has the name, P, or a name below P.
+func (g *Ledger) Title(ctx context.Context, tx *sql.Tx, u mesh.Usage, alone bool) (title mesh.Title, reason string, err error) {
+	inner, err := Inner(ctx, tx, []string{u.Name})
+	if err != nil || alone && len(inner) == 0 {
+		return mesh.Owned, "", err
+	}
+	state, err := g.stateIn(ctx, tx, []string{u.Name}, marked)
+	if err != nil {
+		return mesh.Owned, "", err
+	}
+	title, reason = reconcile.TitleOf(state.Names[0], u.ID)
+	return title, reason, nil
 }
 
 // PrefixHolder returns the network that has the usage's prefix in its service. It is not valid if

@@ -28,7 +28,10 @@ type Usage struct {
 	Network                 sql.Null[NetworkID] // NULL without a binding
 	Status                  BindingStatus
 	ServiceName, Domain     sql.Null[string]    // NULL without the service, Domain also without a valid config
-	HeldBy                  sql.Null[NetworkID] // the network that already has the name or prefix of a new usage
+	Tenant                  bool                // see Claim
+	HeldBy                  sql.Null[NetworkID] // the network that already has the prefix of a new usage
+	Title                   Title               // of a new usage, at its name and below it
+	Rival                   string              // what gives the title its reason
 	Publish                 Publishing
 }
 
@@ -163,6 +166,7 @@ func (o Options) Equal(p Options) bool {
 
 // Normalize brings the options into their normal form. The error joins the refusals of those that are not valid.
 func (c *UsageChange) Normalize() error {
+	c.Endpoints = append(c.Endpoints[:0:0], Once(c.Endpoints)...)
 	faults := []error{msg.RefuseIf(c.PeerID != nil && *c.PeerID != "" && !IsPeerID(*c.PeerID), msg.PeerIDInvalid)}
 	if c.Check != nil {
 		checking, err := ParseCheck(c.Check)

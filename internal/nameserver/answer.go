@@ -206,6 +206,8 @@ func (s *Server) look(ctx context.Context, r *request, from asker) (Found, error
 		return s.backend.Look(ctx, name, r.records[:0])
 	}
 	found := Found{Apex: len(name), Exists: true, Records: r.records[:0]}
+	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
+	defer cancel()
 	err := s.versions.Version(ctx, s.catalog, func(v Version) error {
 		found.Serial = v.Serial
 		return nil
@@ -294,7 +296,8 @@ func (r *request) answers() {
 		}
 	default:
 		if r.atHost && (t == dns.TypeA || t == dns.TypeAAAA) {
-			r.appendAddresses(dns.SectionAnswer, dns.Name(r.query.Name), t)
+			r.appendAddresses(dns.SectionAnswer, dns.Name(r.query.Name), t) // alone: what a usage stored there is never mixed in
+			return
 		}
 		r.stored(t)
 	}

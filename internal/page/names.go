@@ -144,7 +144,7 @@ func (v *view) usageRow(u mesh.Usage, state reconcile.State) *row {
 		r.Values = append(r.Values, pair{v.Say("standing"), msg.Printable(u.Publish.Value)})
 	}
 	if u.Publish.State != string(reconcile.Published) {
-		if wanted := reconcile.FormatStates(state, u.Network.V.String(), v.Addresses()); len(wanted) > 0 && wanted[0].Values[0] != u.Publish.Value {
+		if wanted := reconcile.FormatStates(state, u.ID, v.Addresses()); len(wanted) > 0 && wanted[0].Values[0] != u.Publish.Value {
 			r.Values = append(r.Values, pair{v.Say("wanted"), msg.Printable(wanted[0].Values[0])})
 		}
 	}
@@ -192,7 +192,7 @@ func (v *view) name(ctx context.Context) error {
 	if u.Description != "" {
 		first.Facts = append(first.Facts, short(u.Description, maxDetail))
 	}
-	records := reconcile.FormatStates(state, u.Network.V.String(), v.Addresses())
+	records := reconcile.FormatStates(state, u.ID, v.Addresses())
 	var now reconcile.Usage
 	for _, known := range state.Names[0].Usages {
 		if known.ID == u.ID {
@@ -223,7 +223,11 @@ func (v *view) recordRows(name string, records []reconcile.FormatState) (rows []
 			r.Facts = append(r.Facts, v.Say("left out", len(f.LeftOut)))
 		}
 		for _, l := range f.LeftOut {
-			label, last := v.Say("is left out", short(l.Reason.In(v.in), maxDetail)), len(r.Values)-1
+			reason := l.Reason.In(v.in)
+			if l.Reason == mesh.TooMany {
+				reason = v.Say("too many")
+			}
+			label, last := v.Say("is left out", short(reason, maxDetail)), len(r.Values)-1
 			if r.Values[last].Label != label {
 				r.Values = append(r.Values, pair{label, short(l.Endpoint.Text, maxDetail)})
 			} else if len(r.Values[last].Text) < maxValues {

@@ -12,6 +12,7 @@ import (
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/rights"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/web"
 )
@@ -63,6 +64,7 @@ func decode[T any](body []byte) (v T, err error) {
 // usageBody is a usage of a document: the members of POST usages and of PATCH.
 type usageBody struct {
 	mesh.NewUsage
+	Tenant bool         `json:"tenant"` // it is reserved with the rights of a token of its service
 	Leases []mesh.Lease `json:"leases"`
 }
 
@@ -216,16 +218,20 @@ func (a *Applier) saveUsage(ctx context.Context, e Entry) (c Change, err error) 
 	case err != nil:
 	case e.number < len(same):
 		u = same[e.number]
-		if _, differs := b.Over(u); differs {
-			request, err = "PATCH usages/{id}", a.SaveUsage(ctx, u, b.UsageChange)
-		}
-		if err == nil && u.Status == mesh.Releasing {
+		if u.Status == mesh.Releasing {
 			request, err = "POST usages", a.KeepUsage(ctx, u.ID)
+		}
+		if _, differs := b.Over(u); err == nil && differs {
+			request, err = cmp.Or(request, "PATCH usages/{id}"), a.SaveUsage(ctx, u, b.UsageChange)
 		}
 	default:
 		var warnings []msg.Phrase
 		request = "POST usages"
-		if u, warnings, err = a.Reserve(ctx, b.NewUsage); err == nil {
+		caller := ctx
+		if b.Tenant {
+			caller = rights.With(ctx, rights.Caller{Service: b.ServiceID})
+		}
+		if u, warnings, err = a.Reserve(caller, b.NewUsage); err == nil {
 			a.warn(warnings)
 		}
 	}

@@ -41,20 +41,19 @@ func (d *Document) Check(c Checks) error {
 	return w.result()
 }
 
-// Warnings returns what warn says of the configuration and then of each service, unless Check has found a mistake in it.
-func (d *Document) Warnings(configuration, service func(body []byte) []msg.Phrase) (all Mistakes) {
-	warn := configuration
-	for _, part := range []string{Configuration, Services} {
+// Warnings returns what warn says, by part, of the configuration, then of each service and of each usage, unless Check has found a
+// mistake in it.
+func (d *Document) Warnings(warn map[string]func(body []byte) []msg.Phrase) (all Mistakes) {
+	for _, part := range []string{Configuration, Services, Usages} {
 		for i := range d.Entries[part] {
 			e := &d.Entries[part][i]
 			if e.bad {
 				continue
 			}
-			for _, w := range warn(e.Body) {
+			for _, w := range warn[part](e.Body) {
 				all = append(all, e.Mistake("", w.In(msg.English)))
 			}
 		}
-		warn = service
 	}
 	return all
 }

@@ -37,6 +37,7 @@ type Usage struct {
 	TXTEndpoints []string `json:"txt_endpoints"`
 	Description  string   `json:"description"`
 	mesh.Options
+	Tenant bool         `json:"tenant,omitempty"`
 	Leases []mesh.Lease `json:"leases,omitempty"`
 }
 
@@ -44,7 +45,7 @@ type Usage struct {
 func UsageOf(u mesh.Usage, leases []mesh.Lease) (d Usage, ok bool) {
 	d = Usage{
 		Reservation: mesh.Reservation{ServiceID: u.ServiceID, PrefixMode: u.Mode, NetworkID: &u.Network.V},
-		NetworkName: mesh.NetworkName(u.Description), TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description, Options: u.Options, Leases: leases,
+		NetworkName: mesh.NetworkName(u.Description), TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description, Options: u.Options, Tenant: u.Tenant, Leases: leases,
 	}
 	if u.Mode == mesh.CustomMode {
 		d.CustomPrefix = u.Prefix

@@ -32,17 +32,18 @@ func ChallengeOf(state State, usage, value string, addresses Addresses) (c Chall
 	n := state.Names[0]
 	w, s := wantedAt(n), challengeOf(n.Name)
 	var own Usage
-	for _, u := range n.Usages {
-		if u.ID == usage {
-			own = u
-		}
+	title := mesh.Contested
+	if at := slices.IndexFunc(n.Usages, func(u Usage) bool { return u.ID == usage }); at >= 0 {
+		own, title = n.Usages[at], n.owners().title(at, s)
 	}
 	reason := dns.NameFault(s.Owner)
 	switch {
 	case state.Paused.Code != "":
 		return Challenge{Fault: state.Paused}
-	case w.network != own.Network && w.network != "":
-		return Challenge{Fault: Fault{Code: string(msg.Conflict), Detail: msg.Say(w.network)}}
+	case title == mesh.Contested:
+		return Challenge{Fault: Fault{Code: string(msg.Conflict)}}
+	case title == mesh.Barred:
+		return Challenge{Fault: barred}
 	case own.Account == nil || len(w.accounts) == 0 || !state.Configured:
 		return Challenge{Fault: Fault{Code: string(msg.Paused), Detail: msg.Say(CodeNoProvider)}}
 	case reason != "":

@@ -53,6 +53,8 @@ type Withdrawal struct {
 // "" for the configuration.
 type Refusal struct {
 	Name, Network string
+	Sibling       Sibling // the record that is refused; the zero Sibling: all
+	Denied        bool    // see Outcome
 	Fault         Fault
 }
 
@@ -113,8 +115,8 @@ func Desired(state State, addresses Addresses) (all []Target) {
 
 func desired(state State, n Name, addresses Addresses) Target {
 	w := wantedAt(n)
-	t := Target{Name: n, Refusals: w.refused(n)}
 	values, made := w.values(n, state.Owner, addresses)
+	t := Target{Name: n, Refusals: append(w.refused(n), made.refused(w)...)}
 	places := map[Sibling][]Place{}
 	for _, p := range n.Places {
 		places[p.Sibling] = append(places[p.Sibling], p)
@@ -213,6 +215,8 @@ func waited(n Name, p Place) bool {
 
 // wanted is the value that is wanted at a name, with the accounts to publish it at.
 type wanted struct {
+	name      string
+	ownName   string // the name of the configuration's record, "" for none
 	usage     string // id of the one that gives the endpoints
 	network   string
 	domain    string
@@ -222,24 +226,29 @@ type wanted struct {
 	dead      []string
 	formats   []string
 	peerID    string
-	acme      []string // challenges
+	acme      []string                 // challenges
+	title     func(Sibling) mesh.Title // of the usage that gives the endpoints
 	own       bool
 	nowhere   bool // the name is reserved, and there is no account to publish at
 }
 
-// wantedAt decides which network has the name: the one that reserved it first. The newest
-// of its usages gives the endpoints, which are published at each account of its usages. The
-// configuration's own record never takes a usage's name, nor that of its record in another format.
+// wantedAt asks mesh.Ground which usages have the name. The newest of them gives the endpoints, which are published at each
+// account of them. The configuration's own record never takes a usage's name, nor that of its record in another format.
 func wantedAt(n Name) (w wanted) {
-	for _, u := range n.Usages {
-		if u.Releasing || w.network != "" && u.Network != w.network {
+	o := n.owners()
+	w.name, w.ownName, w.title = n.Name, n.Ground.Own, func(Sibling) mesh.Title { return mesh.Owned }
+	for i, u := range n.Usages {
+		if !o.has(i) {
 			continue
 		}
 		w.network, w.nowhere = u.Network, true
 		if u.Account == nil {
 			continue
 		}
-		w.acme = append(w.acme, u.Challenges...)
+		if o.title(i, challengeOf(n.Name)).Publishes() {
+			w.acme = append(w.acme, u.Challenges...)
+		}
+		w.title = func(s Sibling) mesh.Title { return o.title(i, s) }
 		w.usage, w.domain, w.endpoints, w.leased, w.dead, w.formats, w.peerID = u.ID, u.Domain, u.Endpoints, u.Leased, u.Dead, u.Formats, u.PeerID
 		if !slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == u.Account.ID }) {
 			w.accounts = append(w.accounts, *u.Account)
@@ -247,7 +256,7 @@ func wantedAt(n Name) (w wanted) {
 	}
 	w.nowhere = w.nowhere && len(w.accounts) == 0
 	if w.network == "" && n.Own != nil && n.Own.Rival == "" {
-		w = wanted{own: true, domain: n.Own.Domain, accounts: []Account{n.Own.Account}, endpoints: n.Own.Endpoints}
+		w = wanted{own: true, title: w.title, domain: n.Own.Domain, accounts: []Account{n.Own.Account}, endpoints: n.Own.Endpoints}
 	}
 	return w
 }
@@ -286,7 +295,7 @@ func (w wanted) values(n Name, owner string, addresses Addresses) (map[Sibling]v
 	}
 	m := w.inFormats(n, slices.Concat(own, leased))
 	for s, text := range m.texts {
-		if n.has(s) {
+		if n.has(s) && w.title(s).Publishes() {
 			all[s] = valueAt{text: text}
 		}
 	}
@@ -315,6 +324,34 @@ func (w wanted) inFormats(n Name, endpoints []mesh.Endpoint) *made {
 	}
 	return m
 }
+
+// refused returns the records that the rule about owners refuses to a usage. m may be nil.
+func (m *made) refused(w wanted) (all []Refusal) {
+	if m == nil {
+		return nil
+	}
+	for s := range m.texts {
+		if fault := w.denial(s); fault.Code != "" {
+			all = append(all, Refusal{Name: w.name, Network: w.network, Sibling: s, Denied: true, Fault: fault})
+		}
+	}
+	slices.SortFunc(all, func(a, b Refusal) int { return strings.Compare(a.Sibling.Of(""), b.Sibling.Of("")) })
+	return all
+}
+
+// denial returns the fault of a record that the rule about owners refuses, none of another one.
+func (w wanted) denial(s Sibling) Fault {
+	switch w.title(s) {
+	case mesh.Barred:
+		return barred
+	case mesh.Contested:
+		return Fault{Code: CodeNetworkConflict, Detail: msg.Say(mesh.UsedByConfiguration)}
+	}
+	return Fault{}
+}
+
+// barred is the fault of a record at an owner name that is not the usage's.
+var barred = Fault{Code: string(provider.NameNotAllowed), Detail: msg.Say("the name is the program's, or belongs to a longer domain")}
 
 // marked returns the value with our mark, and the endpoints that it leaves out. It has
 // no endpoints if the formats of the usage do not name it: then it only marks the name as ours.
@@ -390,41 +427,41 @@ func (r *Record) choosePlace(places []Place) {
 	}
 }
 
-// refused returns the networks that do not get the name, the configuration's record if it
+// refused returns the networks whose usages do not get the name, the configuration's record if it
 // does not, and the network that has the name and no account to publish at.
 func (w wanted) refused(n Name) (all []Refusal) {
-	refuse := func(network, code string, detail msg.Text) {
-		all = append(all, Refusal{Name: n.Name, Network: network, Fault: Fault{Code: code, Detail: detail}})
+	refuse := func(network, code, detail string, denied bool) {
+		all = append(all, Refusal{Name: n.Name, Network: network, Denied: denied, Fault: Fault{Code: code, Detail: msg.Say(detail)}})
 	}
 	if w.nowhere {
-		refuse(w.network, CodeNoProvider, "")
+		refuse(w.network, CodeNoProvider, "", false)
 	}
-	told := map[string]bool{w.network: true}
-	for _, u := range n.Usages {
-		if !u.Releasing && !told[u.Network] {
-			told[u.Network] = true
-			refuse(u.Network, CodeNetworkConflict, msg.Say(w.network))
+	type claimant struct {
+		network string
+		tenant  bool
+	}
+	o, told := n.owners(), map[claimant]bool{}
+	for i, u := range n.Usages {
+		if c := (claimant{u.Network, u.Tenant}); !u.Releasing && !told[c] && !o.has(i) {
+			told[c] = true
+			refuse(u.Network, CodeNetworkConflict, o.holder(), u.Tenant)
 		}
 	}
-	if n.Own != nil && !w.own {
-		refuse("", CodeNetworkConflict, msg.Say(n.rival()))
+	if rival := Rival(n); rival != "" {
+		refuse("", CodeNetworkConflict, "n="+rival, false)
 	}
 	return all
 }
 
-// rival returns the network that has the name of the configuration's own record, "" for none.
-func (n Name) rival() string {
+// Rival returns the network that has the name of the configuration's own record, "" for none.
+func Rival(n Name) string {
 	if n.Own == nil {
 		return ""
 	}
 	return cmp.Or(wantedAt(n).network, n.Own.Rival)
 }
 
-// Rival returns the network that has the name of the configuration's own record, "" for none. The
-// state has that name only.
-func Rival(state State) string { return state.Names[0].rival() }
-
-// Beside returns the names whose usages may have a TXT record in another format at an owner name. It is
+// Beside returns the names whose usages may have a record in another format at an owner name. It is
 // at most two labels below their <prefix>.<domain>: _iroh.<peer_id>.
 func Beside(owner string) (names []string) {
 	for at, labels := owner, 0; at != "" && labels <= 2; at, labels = dns.Parent(at), labels+1 {
@@ -450,7 +487,7 @@ func BesideOwner(state State, owner string, addresses Addresses) string {
 
 // outcome returns the outcome of a refusal for a report.
 func (r Refusal) outcome() Outcome {
-	o := Outcome{Name: r.Name, Network: r.Network, Fault: r.Fault, Action: ActionSkipped}
+	o := Outcome{Name: r.Name, Sibling: r.Sibling, Network: r.Network, Denied: r.Denied, Fault: r.Fault, Action: ActionSkipped}
 	if r.Fault.Code == CodeNetworkConflict {
 		o.Action = ActionConflict
 	}

@@ -18,14 +18,15 @@ type FormatState struct {
 	State   PlaceState
 	Fault   Fault
 	LeftOut []mesh.LeftOut // endpoints that the format does not have
+	Takes   bool           // the name from the configuration's record
 }
 
-// FormatStates returns the records of a network at a name, none if no value of it is wanted
-// there. The state has that name only.
-func FormatStates(state State, network string, addresses Addresses) (all []FormatState) {
+// FormatStates returns the records of a usage's name, none if the usage does not have it. The state has that name only.
+func FormatStates(state State, usage string, addresses Addresses) (all []FormatState) {
 	n := state.Names[0]
 	w := wantedAt(n)
-	if len(w.accounts) == 0 || w.network != network {
+	at := slices.IndexFunc(n.Usages, func(u Usage) bool { return u.ID == usage })
+	if len(w.accounts) == 0 || at < 0 || !n.owners().has(at) {
 		return nil
 	}
 	t := desired(state, n, addresses)
@@ -62,7 +63,10 @@ func (w wanted) formatted(name, owner string, addresses Addresses) []FormatState
 		f := FormatState{Format: set.Format, Name: set.Name, Type: provider.Type(set.Type), Values: set.Values, LeftOut: set.LeftOut}
 		if set.Fault != "" {
 			f.State, f.Fault = Failed, Fault{Code: CodeInvalidName, Detail: set.Fault}
+		} else if denial := w.denial(siblingOf(set)); denial.Code != "" {
+			f.State, f.Values, f.Fault = Failed, nil, denial
 		}
+		f.Takes = f.Fault.Code == "" && f.Type == provider.TXT && f.Name == w.ownName
 		all = append(all, f)
 	}
 	if s := challengeOf(name); len(w.acme) > 0 {
@@ -114,5 +118,5 @@ func (t Target) stated(f FormatState, s Sibling) FormatState {
 func Listed(state State, addresses Addresses) (endpoints []string, ok bool) {
 	w := wantedAt(state.Names[0])
 	own, leased := w.living(addresses)
-	return mesh.Texts(slices.Concat(own, leased)), w.has(mesh.URLs)
+	return mesh.Once(mesh.Texts(slices.Concat(own, leased))), w.has(mesh.URLs)
 }

@@ -23,7 +23,7 @@ func StateChoices() string {
 type Shown struct {
 	State PlaceState
 	Place int64  // id of the place that the state is about, 0 for none
-	Rival string // in a conflict of two networks, the network that has the name
+	Rival string // of a usage that waits for the name: what has it, as in owners.holder
 }
 
 // ShownChange is a usage with its current Shown, and the outdated Shown that is stored.
@@ -43,9 +43,14 @@ func Outdated(state State, addresses Addresses) (all []ShownChange) {
 
 // outdated is Outdated for one name. Without a configuration nothing is published anew.
 func (t Target) outdated(configured bool) (all []ShownChange) {
-	for _, u := range t.Name.Usages {
+	o := t.Name.owners()
+	for i, u := range t.Name.Usages {
 		stored := u.Shown
-		if u.Shown = t.shown(u.Network, u.Releasing); !configured && u.Shown.State == Pending {
+		u.Shown = t.shown(u.Network, u.Releasing)
+		switch {
+		case !u.Releasing && !o.has(i):
+			u.Shown = Shown{State: Conflict, Place: u.Shown.Place, Rival: o.holder()}
+		case !configured && u.Shown.State == Pending:
 			u.Shown = Shown{State: None}
 		}
 		if u.Shown != stored {
@@ -76,12 +81,12 @@ func (t Target) shown(network string, releasing bool) Shown {
 		shown.State, shown.Place, found = state, r.Place.ID, true
 	}
 	for _, r := range t.Refusals {
-		if r.Network == network && r.Fault.Code == CodeNetworkConflict {
-			shown.State, shown.Rival = Conflict, wantedAt(t.Name).network
+		if network == "" && r.Network == "" {
+			shown.State = Conflict
 		}
 	}
 	if releasing {
-		shown.State, shown.Rival = Withdrawing, ""
+		shown.State = Withdrawing
 	}
 	return shown
 }

@@ -60,7 +60,9 @@ func (a Account) address() [2]string { return [2]string{a.Provider, a.Endpoint} 
 // Usage is a reserved prefix at a name, bound to a network.
 type Usage struct {
 	ID         string
+	Service    string
 	Network    string // network id, in decimal
+	Tenant     bool   // see mesh.Claim
 	Releasing  bool
 	Account    *Account // nil if there is no account to publish at
 	Domain     string   // of its service
@@ -90,7 +92,8 @@ type Name struct {
 	Lane    Lane      // the lane in which it is due
 	Look    time.Time // of the next second look at one of its places; zero: none
 	Usages  []Usage   // in the order of their reservation
-	Own     *Own      // nil if the configuration's record has another name
+	Ground  mesh.Ground
+	Own     *Own // nil if the configuration's record has another name
 	Places  []Place
 	Owners  []string // only the records at these owner names are read and worked out, "" being that with our mark; nil: all
 
@@ -103,6 +106,47 @@ func (n Name) has(s Sibling) bool { return n.Owners == nil || slices.Contains(n.
 // Releases reports whether a usage of the name is being released.
 func (n Name) Releases() bool {
 	return slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing })
+}
+
+// owners are the claims of the usages of a name.
+type owners struct{ mesh.Owners }
+
+func (n Name) owners() owners {
+	var claims []mesh.Claim
+	for _, u := range n.Usages {
+		claims = append(claims, mesh.Claim{Service: u.Service, Network: u.Network, Tenant: u.Tenant, Releasing: u.Releasing, Waits: u.Shown.Rival != ""})
+	}
+	return owners{mesh.OwnersOf(n.Name, n.Ground, claims)}
+}
+
+// title returns what a usage may do at a record of the name.
+func (o owners) title(at int, s Sibling) mesh.Title {
+	name, t := Record{Name: o.Name, Sibling: s}.owner()
+	return o.Title(at, name, string(t))
+}
+
+// has reports whether a usage has the name.
+func (o owners) has(at int) bool { return o.title(at, Sibling{}).Publishes() }
+
+// holder returns what has the name, as the detail of a conflict: n=<network>, or "configuration" for its record.
+func (o owners) holder() string {
+	if o.Holder >= 0 {
+		return "n=" + o.Claims[o.Holder].Network
+	}
+	return mesh.UsedByConfiguration
+}
+
+// TitleOf returns the title of a usage to its name, or if it owns that, to P; and the reason: what has the name, the configuration
+// whose record the usage takes the name from, or the domain at or below P.
+func TitleOf(n Name, usage string) (title mesh.Title, reason string) {
+	o, at := n.owners(), slices.IndexFunc(n.Usages, func(u Usage) bool { return u.ID == usage })
+	switch title = o.title(at, Sibling{}); title {
+	case mesh.Contested:
+		return title, o.holder()
+	case mesh.Warned:
+		return title, mesh.UsedByConfiguration
+	}
+	return o.title(at, Sibling{below(n.Name), provider.A}), n.Ground.Inner
 }
 
 // PassMark records at a name that a pass has counted it. The zero mark means none.
@@ -314,4 +358,9 @@ type Database interface {
 	Strangers(ctx context.Context, z Zone, names []string) ([]string, error)
 	// AddLeftovers stores leftovers, and makes their names due.
 	AddLeftovers(ctx context.Context, places []Place) error
+
+	// Restored reports whether the database was restored since EndPass had a report with Swept.
+	Restored(ctx context.Context) (bool, error)
+	// AddUnmarked stores values without a mark that may be ours, those that no place knows, where no engine reads them.
+	AddUnmarked(ctx context.Context, p *Place) (isNew bool, err error)
 }

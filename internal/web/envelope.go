@@ -100,7 +100,7 @@ var statuses = map[msg.ID]int{
 	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
 	msg.IdempotencyKeyReused: http.StatusConflict, msg.TooManyStreams: http.StatusServiceUnavailable, msg.TooManyWaiting: http.StatusServiceUnavailable, msg.TooManyRequests: http.StatusTooManyRequests,
 	msg.ACMEFull: http.StatusConflict, msg.ACMEName: http.StatusForbidden, msg.ACMEUnseen: http.StatusGatewayTimeout, msg.Conflict: http.StatusConflict, msg.Paused: http.StatusConflict,
-	msg.NotPermitted: http.StatusForbidden, msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
+	msg.NotPermitted: http.StatusForbidden, msg.NameNotAllowed: http.StatusForbidden, msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
 	msg.Standby: http.StatusServiceUnavailable, msg.TermOver: http.StatusServiceUnavailable, msg.NotReplicated: http.StatusGatewayTimeout,
 	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
 	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,
@@ -340,8 +340,15 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	send(w, status, buffer.Bytes())
 }
 
+// Private sets the media type of an answer that no browser guesses another type of, and no cache keeps.
+func Private(h http.Header, mediaType string) {
+	h.Set("Content-Type", mediaType)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+}
+
 func send(w http.ResponseWriter, status int, text []byte) {
-	w.Header().Set("Content-Type", MediaType)
+	Private(w.Header(), MediaType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
 	w.Write(text)

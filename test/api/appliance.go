@@ -140,7 +140,7 @@ func (a *Appliance) AddUsages(t testing.TB, count, descriptionSize int) {
 		INSERT INTO usages
 		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
 		SELECT i, printf('u%06d', i), 'svc', 'mesh_sync', 'custom', 'p' || i, 'TXT', hex(zeroblob(?2 / 2)), 1, '[]',
-		       '_mesh.p' || i || '.example.com', '2026-01-02T03:04:05.678Z', 'pending', 0, '' FROM n;
+		       '_mesh.p' || i || '.example.com', '2026-01-02T03:04:05.678Z', 'pending', 0, '', 0 FROM n;
 		INSERT INTO bindings
 		SELECT seq, 'b' || id, -seq, id, provider_id, 'active' FROM usages WHERE seq % 3 > 0;
 		INSERT INTO names (name, version, due, lane, pass) SELECT name, 1, NULL, '', 0 FROM usages`,

@@ -406,7 +406,7 @@ func (suite Suite) testPrefixIsTakenByAnyUsage(t *testing.T) {
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	db := a.Open(t)
 	defer db.Close()
-	support.Exec(t, db, `INSERT INTO usages VALUES (1, 'u', 'svc', 'mesh_sync', 'auto', 'old', 'TXT', '', 1, '[]', '_mesh.old.example.com', '', 'none', 0, '')`)
+	support.Exec(t, db, `INSERT INTO usages VALUES (1, 'u', 'svc', 'mesh_sync', 'auto', 'old', 'TXT', '', 1, '[]', '_mesh.old.example.com', '', 'none', 0, '', 0)`)
 	if status, code, answer := a.Call(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"OLD","network_id":1}`); code != "prefix_taken" {
 		t.Errorf("%d %s %s", status, code, answer)
 	}
