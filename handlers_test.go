@@ -277,7 +277,7 @@ func (a *appliance) entries(t *testing.T, f usageFilter) string {
 			t.Fatal(err)
 		}
 	}
-	return `{"data":[` + all.String() + "]}\n"
+	return `{"data":[` + strings.TrimSuffix(all.String(), "\n") + "]}\n"
 }
 
 // A test of a target that is the program itself causes one refused request, and no further test.

@@ -30,7 +30,7 @@ const ListPage = 100
 // Cursor is the place of an entry in a list: a number, or its id.
 type Cursor interface{ int64 | string }
 
-// Part is a part of a list: the JSON of entries, with commas between them, and the cursor of the last one.
+// Part is a part of a list: the JSON of entries, each on a line, with commas between them, and the cursor of the last one.
 type Part[C Cursor] struct {
 	Size    int
 	Last    C
@@ -48,7 +48,7 @@ func Rows[T any, C Cursor](rows []T, err error, entry func(T) (at C, shown any, 
 			return p, err
 		}
 		if p.Size++; p.Size > 1 {
-			p.Entries = append(p.Entries, ',')
+			p.Entries = append(p.Entries, "\n,"...)
 		}
 		p.Last, p.Entries = at, AppendJSON(p.Entries, shown)
 	}
@@ -84,7 +84,7 @@ func writeList[C Cursor](limit int, after C, read PartReader[C], write func([]by
 			return err
 		}
 		if part.Size > 0 {
-			out, comma = append(append(out, comma...), part.Entries...), ","
+			out, comma = append(append(out, comma...), part.Entries...), "\n,"
 		}
 		if after, left = part.Last, left-part.Size; part.Size < size {
 			break
