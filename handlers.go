@@ -296,7 +296,8 @@ func (s *server) forgetLeftover(r *http.Request) (web.Reply, error) {
 
 func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	var body struct {
-		Owner string `json:"owner"`
+		Owner    string `json:"owner"`
+		Unmarked bool   `json:"unmarked"`
 	}
 	if err := web.Decode(r, &body); err != nil {
 		return web.Reply{}, err
@@ -304,6 +305,9 @@ func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	flag, err := web.Flags(r, "dry_run")
 	if err != nil {
 		return web.Reply{}, err
+	}
+	if body.Unmarked {
+		return s.adoptUnmarked(r, body.Owner, flag["dry_run"])
 	}
 	if err := s.ops.store.ledger.CheckForeign(body.Owner); err != nil {
 		return web.Reply{}, err
@@ -324,6 +328,24 @@ func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	}
 	answer := map[string]any{"records": append([]string{}, names...), "complete": complete}
 	return web.Reply{Message: done, ID: body.Owner, Data: answer}, nil
+}
+
+// adoptUnmarked takes over the values without a mark that may be of this database.
+func (s *server) adoptUnmarked(r *http.Request, owner string, dryRun bool) (web.Reply, error) {
+	if owner != s.ops.store.ledger.Owner() {
+		return web.Reply{}, msg.Refuse(msg.OwnerNotOwn)
+	}
+	done, records := msg.OwnerAdopted, []string{}
+	left, err := s.ops.store.ledger.Unmarked(r.Context())
+	for i := 0; i < len(left) && err == nil; i++ {
+		if records = append(records, left[i].Place.Sibling.Of("")); !dryRun {
+			err = s.ops.store.ledger.AdoptUnmarked(r.Context(), left[i].Place)
+		}
+	}
+	if dryRun {
+		done = msg.SyncPlanned
+	}
+	return web.Reply{Message: done, ID: owner, Data: map[string]any{"records": records, "complete": true}}, err
 }
 
 func (s *server) providers(r *http.Request) (web.Reply, error) {
@@ -411,7 +433,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 		s.adapter.Refuse(w, r, first.Err)
 		return
 	}
-	w.Header().Set("Content-Type", web.MediaType)
+	web.Private(w.Header(), web.MediaType)
 	if err := answers.WriteList(w, limit, first, read); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
@@ -724,13 +746,13 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 		write(page)
 	}
 	daemon.WriteProcess(page)
-	w.Header().Set("Content-Type", daemon.ContentType)
+	web.Private(w.Header(), daemon.ContentType)
 	w.Write(out.Bytes())
 }
 
 // contract is the HTTP contract as OpenAPI 3.1, for programs.
 func (s *server) contract(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", web.MediaType)
+	web.Private(w.Header(), web.MediaType)
 	text := docs.OpenAPI()
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.Write(text)

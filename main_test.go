@@ -87,7 +87,7 @@ func (p *appProcess) status(token string) int {
 func TestSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	socket, file := filepath.Join(t.TempDir(), "api"), filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte("a-token-0123456789"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("a-token-0123456789\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := runProgram(t, nil, "-listen", "unix:"+socket+",127.0.0.1:0", "-token-file", file, "-dns-nsid", "here")
@@ -120,7 +120,7 @@ func TestSeveralAddresses(t *testing.T) {
 func TestStatusPage(t *testing.T) {
 	t.Parallel()
 	tokens, file := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "page.db")
-	if err := os.WriteFile(tokens, []byte("a-token-0123456789"), 0o600); err != nil {
+	if err := os.WriteFile(tokens, []byte("a-token-0123456789\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := runProgram(t, nil, "-token-file", tokens, "-language", "en", "-db", file)
@@ -132,7 +132,7 @@ func TestStatusPage(t *testing.T) {
 		{"GET", "a-token-0123456789", "text/html", 200, ""},
 		{"HEAD", "a-token-0123456789", "text/html", 200, ""},
 		{"GET", "b-token-0123456789", "text/html", 401, `Basic realm="meshddns"`},
-		{"GET", "b-token-0123456789", "*/*", 401, "Bearer"},
+		{"GET", "b-token-0123456789", "*/*", 401, `Basic realm="meshddns"`},
 		{"GET", "a-token-0123456789", "*/*", 404, ""},
 		{"POST", "a-token-0123456789", "*/*", 401, "Bearer"},
 	} {
@@ -173,15 +173,16 @@ func TestHangUp(t *testing.T) {
 		}
 	}
 	const old, new = "old-token-0123456789", "new-token-0123456789"
-	write(old)
+	write(old + "\n")
 	p := runProgram(t, nil, "-token-file", file)
 	for _, step := range []struct {
 		content, log string
 		old, new     int
 	}{
-		{"too-short", `level=ERROR msg="reload: what was stays" step="read the token file again"`, 200, 401},
-		{old + "\n" + new, `level=INFO msg=reload step="read the token file again"`, 200, 200},
-		{new, `level=INFO msg=reload step="read the token file again"`, 401, 200},
+		{new + "\n" + old, `level=ERROR msg="reload: what was stays" step="read the token file again"`, 200, 401},
+		{"too-short\n", `level=ERROR msg="reload: what was stays" step="read the token file again"`, 200, 401},
+		{old + "\n" + new + "\n", `level=INFO msg=reload step="read the token file again"`, 200, 200},
+		{new + "\n", `level=INFO msg=reload step="read the token file again"`, 401, 200},
 	} {
 		write(step.content)
 		before := strings.Count(p.log.String(), step.log)

@@ -34,7 +34,7 @@ const (
 func (s *Nodes) dyndns(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query() // a FRITZ!Box escapes nothing, so a part that is malformed is left out
 	user, _ := basic(r)
-	l, err := s.authenticate(r, cmp.Or(tokenOf(r), query.Get("password")))
+	l, err := s.authenticate(r, query.Get("password"), tokenOf(r))
 	if err != nil {
 		s.refuseDyndns(w, err)
 		return
@@ -58,7 +58,7 @@ func (s *Nodes) dyndns(w http.ResponseWriter, r *http.Request) {
 func (s *Nodes) refuseDyndns(w http.ResponseWriter, err error) {
 	failure := web.FailureOf(err, s.Broken)
 	if failure.Status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", `Basic realm="meshddns"`)
+		web.OfferSchemes(w.Header(), true)
 		writeCodes(w, http.StatusUnauthorized, codeBadAuth)
 		return
 	}
@@ -68,7 +68,7 @@ func (s *Nodes) refuseDyndns(w http.ResponseWriter, err error) {
 // writeCodes writes lines of text with their length: ddclient reads no chunked answer.
 func writeCodes(w http.ResponseWriter, status int, lines ...string) {
 	text := strings.Join(lines, "\n") + "\n"
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	web.Private(w.Header(), "text/plain; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
 	w.Write([]byte(text))
@@ -112,7 +112,7 @@ func (s *Nodes) updateOwn(r *http.Request, l Lease, query url.Values) (line stri
 			return "", err
 		}
 	}
-	renewal, err := s.Leases.RenewKeeping(r.Context(), l, endpoints, a.keep, clientOf(r))
+	renewal, err := s.Leases.Renew(r.Context(), l, endpoints, Keep{Family: a.keep}, clientOf(r))
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +129,7 @@ func (s *Nodes) wanted(r *http.Request, l Lease, query url.Values) (endpoints []
 	if a, err = readAddresses(query); err != nil {
 		return nil, a, err
 	}
-	if len(a.addresses) == 0 && a.keep == (Keep{}) {
+	if len(a.addresses) == 0 && a.keep == [families]Keeping{} {
 		client := clientOf(r)
 		if !mesh.IsPublic(client) {
 			return nil, a, web.Fail(msg.LeaseNoAddress, client.String())
@@ -147,7 +147,7 @@ func (s *Nodes) wanted(r *http.Request, l Lease, query url.Values) (endpoints []
 // asked is what a query asks for.
 type asked struct {
 	addresses []netip.Addr
-	keep      Keep
+	keep      [families]Keeping
 }
 
 // passOver passes over a family of which the lease permits no address, beside one of which it permits some: a router behind

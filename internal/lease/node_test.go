@@ -2,6 +2,7 @@ package lease
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -122,18 +123,18 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestHook: the query of a hook becomes one endpoint.
+// TestHook: the query of a hook becomes one endpoint, which replaces those of its protocol, or all if it names none.
 func TestHook(t *testing.T) {
 	w := newListenerWorld(t)
 	token := w.lease("u1", Rules{Slot: "a"})
 	for _, test := range []struct{ query, client, want string }{
 		{"?addr=192.0.2.7&port=1234&proto=udp", remote, `"udp://192.0.2.7:1234"`},
 		{"?addr=192.0.2.7&port=1234&proto=udp", remote, `"udp://192.0.2.7:1234"`},
-		{"?addr=2001:db8::7&port=1&proto=tcp", remote, `"tcp://[2001:db8::7]:1"`},
+		{"?addr=2001:db8::7&port=1&proto=tcp", remote, `"udp://192.0.2.7:1234","tcp://[2001:db8::7]:1"`},
 		{"?addr=%3A%3Affff:192.0.2.8&port=65535", remote, `"tcp://192.0.2.8:65535"`},
 		{"?addr=10.0.0.1&port=1", remote, ""},
 		{"?port=1&addr=", "1.1.1.1", `"tcp://1.1.1.1:1"`},
-		{"?port=1&proto=udp", "2606:4700::1", `"udp://[2606:4700::1]:1"`},
+		{"?port=1&proto=udp", "2606:4700::1", `"tcp://1.1.1.1:1","udp://[2606:4700::1]:1"`},
 		{"?port=1", "10.0.0.1", ""},
 		{"?port=1", "", ""},
 		{"?addr=192.0.2.7", remote, ""},
@@ -165,6 +166,41 @@ func TestHook(t *testing.T) {
 	}
 }
 
+// TestHookOfEachProtocol: natmap calls its hook once for tcp and once for udp, at any times. Each call replaces what it is about
+// and has its own pause; a lease changes four times in 5 seconds. What no call tells for the lease's time goes.
+func TestHookOfEachProtocol(t *testing.T) {
+	w := newListenerWorld(t)
+	token := w.lease("u1", Rules{Slot: "a"}) // of an hour
+	for i, step := range []struct {
+		after      time.Duration
+		proto      string
+		port, code int
+		want       string
+	}{
+		{0, "tcp", 1, 200, `tcp 1`},
+		{0, "udp", 2, 200, `tcp 1 udp 2`},
+		{0, "tcp", 1, 200, `tcp 1 udp 2`},
+		{time.Second, "tcp", 3, 429, `tcp 1 udp 2`},
+		{4 * time.Second, "tcp", 3, 200, `tcp 3 udp 2`},
+		{0, "udp", 2, 200, `tcp 3 udp 2`},
+		{time.Second, "ws", 4, 200, `tcp 3 udp 2 ws 4`},
+		{0, "wss", 5, 200, `tcp 3 udp 2 ws 4 wss 5`},
+		{0, "udp", 6, 200, `tcp 3 udp 6 ws 4 wss 5`},
+		{3 * time.Second, "quic", 7, 429, `tcp 3 udp 6 ws 4 wss 5`},
+		{time.Second, "quic", 7, 200, `tcp 3 udp 6 ws 4 wss 5 quic 7`},
+		{59 * time.Minute, "tcp", 3, 200, `tcp 3 udp 6 ws 4 wss 5 quic 7`},
+		{58 * time.Second, "quic", 7, 200, `tcp 3 quic 7`},
+		{5 * time.Second, "", 8, 200, `tcp 8`},
+	} {
+		w.pass(step.after)
+		answer, text := w.do("GET", fmt.Sprintf("/lease?addr=192.0.2.7&port=%d&proto=%s", step.port, step.proto), "", bearer(token))
+		stands := strings.NewReplacer("://192.0.2.7:", " ", `","`, " ", `"`, "").Replace(w.leased())
+		if answer.StatusCode != step.code || stands != "a["+step.want+"]" {
+			t.Errorf("%d: %d %s, stands %s, want %s", i, answer.StatusCode, text, stands, step.want)
+		}
+	}
+}
+
 // TestWrongTokens: a client may be wrong 10 times in a minute; a right token passes in any case.
 func TestWrongTokens(t *testing.T) {
 	w := newListenerWorld(t)
@@ -172,7 +208,7 @@ func TestWrongTokens(t *testing.T) {
 	const body = `{"endpoints":["tcp://192.0.2.7:1"]}`
 	for range 20 { // no token is not a wrong one
 		answer, _ := w.do("PUT", "/lease", body)
-		if answer.StatusCode != 401 || answer.Header.Get("WWW-Authenticate") != "Bearer" || answer.Header.Get("X-Error-Code") != string(msg.Unauthorized) {
+		if answer.StatusCode != 401 || strings.Join(answer.Header.Values("WWW-Authenticate"), ", ") != `Basic realm="meshddns", Bearer` || answer.Header.Get("X-Error-Code") != string(msg.Unauthorized) {
 			t.Fatalf("%d %v", answer.StatusCode, answer.Header)
 		}
 	}
@@ -208,6 +244,30 @@ func TestWrongTokens(t *testing.T) {
 	}
 	if strings.Contains(w.log.String(), token) {
 		t.Errorf("the token is in the log: %s", &w.log)
+	}
+}
+
+// TestTokenBesideAnother: a password that a proxy put into Authorization hides no right token, and X-Api-Key counts at doors only.
+func TestTokenBesideAnother(t *testing.T) {
+	w := newListenerWorld(t)
+	token := w.lease("u1", Rules{Slot: "a"})
+	key, query, update := "X-Api-Key: "+token, "password="+token, "/nic/update?hostname=a.example.com&myip=192.0.2.7&"
+	for _, test := range []struct {
+		call, authorization, key string
+		status                   int
+	}{
+		{"POST /door", "", key, 200}, {"POST /door", password("proxy", "x"), key, 200}, {"POST /door", bearer("x"), key, 200},
+		{"POST /door", bearer(token), "X-Api-Key: x", 200}, {"POST /door", password("me", token), "", 200}, {"POST /door", bearer("x"), "X-Api-Key: y", 401},
+		{"GET " + update + query, password("proxy", "x"), "", 200}, {"GET " + update + query, bearer("x"), "", 200}, {"GET " + update + "password=x", bearer(token), "", 200},
+		{"GET " + update, "", key, 401}, {"GET " + update, password("proxy", "x"), key, 401},
+		{"GET /lease?addr=192.0.2.7&port=1", "", key, 401}, {"PUT /lease", "", key, 401}, {"GET /lease?addr=192.0.2.7&port=1&" + query, "", "", 401},
+		{"POST /door?" + query, "", "", 401},
+	} {
+		w.pass(10 * time.Second)
+		method, path, _ := strings.Cut(test.call, " ")
+		if answer, text := w.do(method, path, "", test.authorization, test.key); answer.StatusCode != test.status {
+			t.Errorf("%v: %d %s", test, answer.StatusCode, text)
+		}
 	}
 }
 

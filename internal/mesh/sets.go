@@ -3,6 +3,7 @@
 package mesh
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -46,7 +47,7 @@ func FormatSets(formats []string, name string, endpoints []Endpoint) []FormatSet
 	for i := range c.sets {
 		set := &c.sets[i]
 		slices.Sort(set.Values)
-		set.Values, set.LeftOut = slices.Compact(set.Values), different(set.LeftOut)
+		set.Values, set.LeftOut = slices.Compact(set.Values), Once(set.LeftOut)
 		if dns.NameFault(set.Name) != "" {
 			set.Fault, set.Values = nameFault(set.Name), nil
 		}
@@ -54,14 +55,39 @@ func FormatSets(formats []string, name string, endpoints []Endpoint) []FormatSet
 	return c.sets
 }
 
-// different returns the first of each of the entries that are the same.
-func different(all []LeftOut) []LeftOut {
-	told := map[LeftOut]bool{}
-	return slices.DeleteFunc(all, func(l LeftOut) bool {
-		again := told[l]
-		told[l] = true
-		return again
-	})
+// Homes returns the sets at which formats can have values below a name: those of some endpoints, and those whose owner names depend on
+// no endpoint.
+func Homes(formats []string, name string, endpoints []Endpoint) []FormatSet {
+	var samples []Endpoint
+	for _, scheme := range []string{"tcp", "udp", "wg", "quic", "ws", "wss", "faketcp"} {
+		samples = append(samples, Endpoint{Text: scheme + "://192.0.2.1:1"}, Endpoint{Text: scheme + "://[2001:db8::1]:1"})
+	}
+	return append(FormatSets(formats, name, endpoints), slices.DeleteFunc(FormatSets(formats, name, samples), func(s FormatSet) bool {
+		return strings.HasPrefix(s.Name, "192-0-2-1.") || strings.HasPrefix(s.Name, "2001-0db8-0000-") // addresses of the samples
+	})...)
+}
+
+// MayMake reports whether a value at an owner name has the form that a format gives it.
+func MayMake(name, typ, value string) bool {
+	switch typ {
+	case typeSRV:
+		return strings.HasPrefix(value, "1 1 ")
+	case typeTXT:
+		_, err := netip.ParseAddrPort(strings.TrimPrefix(value, "addr="))
+		return err == nil || strings.HasPrefix(value, "dnsaddr=/")
+	}
+	return !strings.HasPrefix(name, "ip4p.") || strings.HasPrefix(value, "2001::")
+}
+
+// Once returns the first of each of the entries that are the same.
+func Once[E comparable](all []E) (once []E) {
+	has := map[E]bool{}
+	for _, e := range all {
+		if !has[e] {
+			has[e], once = true, append(once, e)
+		}
+	}
+	return once
 }
 
 // place is an owner name and a type.
@@ -147,9 +173,9 @@ func (c *collection) share(r rule, home place, requests []*request) {
 		value := q.records[0].value
 		switch {
 		case has[value]:
-		case r.values > 0 && len(has) >= r.values:
-			q.refusal = msg.Textf("clients read at most %d records at a name", r.values)
-		case octets+size > r.octets:
+		case len(has) >= maxRecords:
+			q.refusal = TooMany
+		case r.octets > 0 && octets+size > r.octets:
 			if large[size] == "" {
 				large[size] = msg.Textf("the DNS answer would have %d octets, %d at most", octets+size, r.octets)
 			}

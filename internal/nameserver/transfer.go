@@ -226,7 +226,7 @@ func (s *Server) transfer(ctx context.Context, conn net.Conn, packet []byte, fro
 	if err == nil {
 		s.answered[dns.RcodeSuccess].Add(1)
 		s.tcp.count(t.reply.Bytes(), from.at)
-	} else if !errors.As(err, new(*net.OpError)) {
+	} else if !errors.As(err, new(*net.OpError)) && !errors.Is(err, context.Canceled) {
 		s.failed(ctx, dns.Question{Name: t.apex, Type: q.Type, Class: q.Class}, err)
 	}
 	return transferred{key, t.apex, t.serial}, true, err

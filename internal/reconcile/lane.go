@@ -151,7 +151,7 @@ func (e *Engine) connection(account Account) *connection {
 
 // workBatch works on some jobs of a zone and commits the outcomes.
 func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
-	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone}
+	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone, synced: e.config.Synced}
 	for _, j := range jobs {
 		b.items = append(b.items, newItem(j.record, j.task.look))
 	}
@@ -224,7 +224,7 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	fault, since := l.fault, cmp.Or(l.since, now)
 	e.mu.Unlock()
 	if first := b.items[0].record; failed > 0 {
-		e.news.zone(first, since, fault, failed+waiting)
+		e.news.zone(first, ZoneState{Since: since, Fault: fault}, failed+waiting)
 	} else {
 		e.tellAnswer(first, b, now)
 	}
@@ -274,9 +274,13 @@ func (e *Engine) tellAnswer(r Record, b *batch, now time.Time) {
 		return
 	}
 	if b.answered {
-		e.news.zone(r, now, Fault{}, 0)
+		state := ZoneState{Since: now}
+		if authority, _ := b.conn.client.Authority(e.ctx, cmp.Or(b.items[0].place.Zone, r.Domain)); authority.Warning != nil {
+			state.Warning = Describe(authority.Warning, r.Account)
+		}
+		e.news.zone(r, state, 0)
 	} else if at := slices.IndexFunc(b.items, (*item).zoneless); at >= 0 {
-		e.news.zone(r, now, b.items[at].fault, 0)
+		e.news.zone(r, ZoneState{Since: now, Fault: b.items[at].fault}, 0)
 	}
 }
 

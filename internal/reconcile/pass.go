@@ -372,8 +372,11 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	sweep := p.progress.Sweep
 	e.begin(func() {
 		found, err := e.findOrphans(ctx, sweep)
+		if err == nil {
+			err = e.findUnmarked(ctx, &found)
+		}
 		if err == nil && sweep && ctx.Err() == nil {
-			err = e.config.Database.AddLeftovers(ctx, slices.DeleteFunc(slices.Clone(found.orphans), func(p Place) bool { return p.Fault.Code == CodeAdopted }))
+			err = e.config.Database.AddLeftovers(ctx, slices.DeleteFunc(slices.Clone(found.orphans), func(p Place) bool { return p.Fault.Code != "" }))
 		}
 		if ctx.Err() == nil {
 			e.news.database("search for orphans", "", err)
@@ -396,7 +399,7 @@ func (e *Engine) endSearch(p *pass, found search, err error) {
 		p.end(Report{}, err)
 	}
 	p.progress.Report.add(found.outcomes(), true, false)
-	p.undone = found.undone
+	p.progress.Report.Swept, p.undone = found.swept && p.progress.Sweep && err == nil, found.undone
 	p.horizon = e.config.Now()
 }
 

@@ -33,8 +33,9 @@ const searchPatience = 10 * time.Second
 
 // search is the result of a search for orphans.
 type search struct {
-	orphans []Place // and the values of adopted owners, with CodeAdopted
+	orphans []Place // and the values of adopted owners, with CodeAdopted, and those of findUnmarked, with CodeMaybeOurs
 	undone  []unsearched
+	swept   bool // the database was restored, and nothing is left to look at
 }
 
 // unsearched is a zone that could not be searched.
@@ -67,14 +68,17 @@ func notSearched(undone []unsearched, told []Outcome) (all []Outcome) {
 func (s search) outcomes() (all []Outcome) {
 	seen := map[[3]string]bool{} // two spellings of an address list one zone twice
 	for _, place := range s.orphans {
-		if at := [3]string{place.Name, place.Zone, place.Standing}; !seen[at] {
+		if at := [3]string{place.Sibling.Of(place.Name), place.Zone, place.Standing}; !seen[at] {
 			seen[at] = true
 			action := ActionOrphan
-			if place.Fault.Code == CodeAdopted {
+			switch place.Fault.Code {
+			case CodeAdopted:
 				action = ActionSkipped
+			case CodeMaybeOurs:
+				action = ActionLeftover
 			}
 			all = append(all, Outcome{
-				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: mesh.Network(place.Standing),
+				Name: place.Name, Sibling: place.Sibling, Provider: place.Account.Provider, Zone: place.Zone, Network: mesh.Network(place.Standing),
 				Action: action, Value: place.Standing, Fault: cmp.Or(place.Fault, Fault{Code: CodeOrphan}),
 			})
 		}

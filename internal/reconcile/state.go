@@ -358,4 +358,9 @@ type Database interface {
 	Strangers(ctx context.Context, z Zone, names []string) ([]string, error)
 	// AddLeftovers stores leftovers, and makes their names due.
 	AddLeftovers(ctx context.Context, places []Place) error
+
+	// Restored reports whether the database was restored since EndPass had a report with Swept.
+	Restored(ctx context.Context) (bool, error)
+	// AddUnmarked stores values without a mark that may be ours, those that no place knows, where no engine reads them.
+	AddUnmarked(ctx context.Context, p *Place) (isNew bool, err error)
 }

@@ -20,14 +20,15 @@ type Replica struct {
 	next         chan error // of the call to Litestream that has not begun
 }
 
-// Durable returns a function that waits until all commits are in the replica, and a term is known to last; nil without a socket.
-func Durable(socket, path string, t *Term) func(context.Context) error {
+// Durable returns two functions, nil without a socket: synced waits until all commits are in the replica, durable also until a term
+// is known to last.
+func Durable(socket, path string, t *Term) (synced, durable func(context.Context) error) {
 	if socket == "" {
-		return nil
+		return nil, nil
 	}
 	path, _ = filepath.Abs(path) // Litestream compares texts
 	r := &Replica{Socket: socket, Path: path}
-	return func(ctx context.Context) error {
+	return r.Sync, func(ctx context.Context) error {
 		if err := r.Sync(ctx); err != nil {
 			return err
 		}
