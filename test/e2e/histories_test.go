@@ -85,8 +85,13 @@ func quickBinary(t *testing.T) string {
 	return path
 }
 
-// programName is the name in the environment of a program that is taken instead.
-const programName = "MESHDDNS_HISTORY_PROGRAM"
+// Names in the environment: of a program that is taken instead, of the time of its second look, and of a regular
+// expression of the steps that are made, without visits.
+const (
+	programName = "MESHDDNS_HISTORY_PROGRAM"
+	lookName    = "MESHDDNS_HISTORY_LOOK"
+	stepsName   = "MESHDDNS_HISTORY_STEPS"
+)
 
 var buildQuick = sync.OnceValues(func() (path string, err error) {
 	if path := os.Getenv(programName); path != "" {
@@ -196,6 +201,9 @@ func runHistory(t *testing.T, seed uint64, tally *tally) {
 	w.end()
 	places := placeNames()
 	for n := range uint64(visits) {
+		if os.Getenv(stepsName) != "" {
+			break
+		}
 		w.visit(places[(visits*seed+n)%uint64(len(places))])
 	}
 	w.erased()
@@ -652,7 +660,8 @@ func (w *history) heal() {
 
 // choose takes a step that is possible now.
 func (w *history) choose() (historyChoice, func()) {
-	choices, total := historyChoices, 0
+	only := regexp.MustCompile(os.Getenv(stepsName))
+	choices, total := slices.DeleteFunc(slices.Clone(historyChoices), func(c historyChoice) bool { return !only.MatchString(c.name) }), 0
 	for _, c := range choices {
 		total += c.weight
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +14,13 @@ import (
 
 // Steps about providers that fail, hang or answer late while something changes.
 
-// secondLook is that of a program built with the tag quick.
-const secondLook = 200 * time.Millisecond
+// secondLook is that of a program built with the tag quick, or of the one that is taken instead.
+var secondLook = func() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(lookName)); err == nil {
+		return d
+	}
+	return 200 * time.Millisecond
+}()
 
 // firm is a name whose value stands at the one place where it is wanted.
 type firm struct {

@@ -222,6 +222,17 @@ func (w *history) reserveAuto() func() {
 
 // reserve asks for a prefix, which may be taken.
 func (w *history) reserve(u modelUsage) func() {
+	c := w.reservation(u)
+	return func() {
+		w.mutate(c)
+		w.forget()
+		if w.random.IntN(2) == 0 && !w.dead() {
+			w.changeTo(u)
+		}
+	}
+}
+
+func (w *history) reservation(u modelUsage) mutation {
 	body := map[string]any{"service_id": u.service, "prefix_mode": "auto", "network_id": u.network}
 	statuses := []int{200}
 	if !u.auto {
@@ -246,13 +257,7 @@ func (w *history) reserve(u modelUsage) func() {
 	if statuses[0] == 400 {
 		c.apply = func(*model, answer) {}
 	}
-	return func() {
-		w.mutate(c)
-		w.forget()
-		if w.random.IntN(2) == 0 && !w.dead() {
-			w.changeTo(u)
-		}
-	}
+	return c
 }
 
 // reserved looks for a reservation whose answer was lost.
