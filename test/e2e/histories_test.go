@@ -124,17 +124,18 @@ func (c *tally) report(t *testing.T, all bool) {
 
 // history is one database, its providers, and what must stand there.
 type history struct {
-	t      *testing.T
-	random *rand.Rand
-	tally  *tally
-	seals  bool // with -seal-key
-	starts int
-	host   *host
-	p      *program
-	nodes  *program // its listener for nodes
-	dir    string
-	db     string
-	model  model
+	t       *testing.T
+	random  *rand.Rand
+	tally   *tally
+	seals   bool // with -seal-key
+	tenants bool // with tokens of services
+	starts  int
+	host    *host
+	p       *program
+	nodes   *program // its listener for nodes
+	dir     string
+	db      string
+	model   model
 
 	homes    []home            // of which a configuration or a service takes one
 	foreign  map[spot][]string // values of others
@@ -187,7 +188,7 @@ func (f found) String() string {
 
 func runHistory(t *testing.T, seed uint64, tally *tally) {
 	w := &history{
-		t: t, random: rand.New(rand.NewPCG(seed, 20261121)), tally: tally, host: newHost(), seals: seed%2 == 1,
+		t: t, random: rand.New(rand.NewPCG(seed, 20261121)), tally: tally, host: newHost(), seals: seed%2 == 1, tenants: seed%3 != 0,
 		foreign: map[spot][]string{}, planted: map[string]bool{}, passing: map[spot]bool{}, left: map[string]bool{},
 	}
 	t.Cleanup(w.host.close)
@@ -259,7 +260,15 @@ func (w *history) start() {
 	if w.starts++; w.seals && os.Getenv(programName) == "" {
 		args = append(args, "-seal-key", sealFile(w.t, filepath.Join(w.dir, "key"), w.sealKeys()...))
 	}
+	if w.tenants {
+		file := filepath.Join(w.dir, "tokens")
+		if err := os.WriteFile(file, []byte(roles()), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		args = append(args, "-token-file", file)
+	}
 	p := startAt(w.t, quickBinary(w.t), args...)
+	p.client.Transport = asBoss{p.client.Transport}
 	w.running.Lock()
 	defer w.running.Unlock()
 	w.p, w.nodes, w.killed = p, nodesOf(p), false
@@ -531,6 +540,7 @@ type mutation struct {
 	apply              func(m *model, a answer)
 	happened           func() (answer, bool) // asked when its answer was lost
 	freed              func()                // called when a prefix is free by it
+	tenant             string                // the service whose token makes it, "" for an administrator
 }
 
 // mutate makes a change. Names that are wanted before and after it may not be
@@ -546,14 +556,19 @@ func (w *history) mutate(c mutation) {
 		if a, happened := c.happened(); happened {
 			w.say("  which had happened")
 			c.apply(&w.model, a)
+			w.model.settle()
 		}
 		return
+	}
+	if c.tenant != "" {
+		w.tellsOthers(c.tenant, a.body)
 	}
 	if !slices.Contains(c.statuses, a.status) {
 		w.fail("%s %s: status %d, want one of %v", c.method, c.path, a.status, c.statuses)
 	}
 	if a.status < 300 {
 		c.apply(&w.model, a)
+		w.model.settle()
 	}
 	if a.status == 200 && c.freed != nil {
 		c.freed()
@@ -734,6 +749,7 @@ func (w *history) rest(after string) {
 	w.tally.add(fmt.Sprintf("rest after %d passes", min(w.rested, 5)), 1)
 	w.checkStates()
 	w.checkFormats()
+	w.checkTenants()
 	if log := w.p.log.String(); strings.Contains(log, "constraint failed") || strings.Contains(log, "panic") {
 		w.fail("the log has a fault of the program")
 	}

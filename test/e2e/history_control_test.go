@@ -187,19 +187,19 @@ var historyControls = []historyControl{
 	},
 	{name: "second looks: nothing", steps: lateSteps, within: 2},
 	{
-		name: "second looks: none at what is wanted", file: "internal/reconcile/place.go", steps: lateSteps,
-		old: "	if p.LookAt.IsZero() {\n		return Rest\n", new: "	if true {\n		return Rest\n",
-		within: 2, finds: `no look asks for it|a late write`,
+		name: "second looks: none", file: "internal/reconcile/place.go", steps: lateSteps,
+		old: "		at = soonest(at, p.LookAt)\n", new: "		_ = p\n",
+		within: 1, finds: `no look asks for it|a late write`,
 	},
 	{
 		name: "second looks: none is needed for a withdrawal", file: "internal/reconcile/place.go", steps: lateSteps,
 		old: "case p.State == Withdrawn && looked:", new: "case looked || true:",
-		within: 2, finds: `no look asks for it|may still arrive|stands, is not wanted`,
+		within: 1, finds: `no look asks for it|may still arrive|stands, is not wanted`,
 	},
 	{
 		name: "second looks: each look settles the outcome of a write", file: "internal/reconcile/place.go", steps: lateSteps,
 		old: "if looked || p.LookAt.IsZero() {", new: "if true {",
-		within: 2, finds: `no look asks for it|a late write|may still arrive`,
+		within: 1, finds: `no look asks for it|a late write|may still arrive`,
 	},
 }
 

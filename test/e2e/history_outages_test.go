@@ -53,7 +53,7 @@ func (w *history) firms() (all []firm) {
 		}
 		f := firm{name: name, at: spot{at.account, at.zone, name}, value: o.value, domain: w.model.config.domain, credentials: o.credentials, unmarked: o.siblings != ""}
 		for _, u := range w.model.usages {
-			if w.model.name(u) == name && fmt.Sprint(u.network) == wish.network {
+			if wish.members[u.id] {
 				f.usage, f.domain = u, w.model.services[u.service].domain
 			}
 		}

@@ -208,7 +208,7 @@ func (w *history) reserveCustom() func() {
 	if len(w.model.usages) >= mostUsages || len(w.model.services) == 0 {
 		return nil
 	}
-	return w.reserve(modelUsage{service: w.someService(), prefix: pick(w.random, []string{"a", "b", "A", "c"}), network: w.network()})
+	return w.reserve(modelUsage{service: w.someService(), prefix: pick(w.random, []string{"a", "b", "A", "c", "mesh"}), network: w.network()})
 }
 
 func (w *history) reserveAuto() func() {
@@ -250,6 +250,7 @@ func (w *history) reservation(u modelUsage) mutation {
 		method: "POST", path: usagesPath, body: jsonText(body), statuses: statuses,
 		apply: func(m *model, a answer) {
 			u.id = a.field("id")
+			u.waits = m.findsTaken(u)
 			m.usages = append(m.usages, u)
 		},
 		happened: func() (answer, bool) { return w.reserved(u) },
@@ -257,6 +258,7 @@ func (w *history) reservation(u modelUsage) mutation {
 	if statuses[0] == 400 {
 		c.apply = func(*model, answer) {}
 	}
+	c, u.tenant = w.by(u.service, c)
 	return c
 }
 
@@ -348,7 +350,7 @@ func (w *history) release(u modelUsage, force bool) mutation {
 	if !force && !u.releasing {
 		freed = func() { w.freed(u, name) }
 	}
-	return mutation{
+	c, _ := w.by(u.service, mutation{
 		method: "DELETE", path: path, statuses: statuses, freed: freed,
 		apply: func(m *model, a answer) {
 			i := slices.IndexFunc(m.usages, func(m modelUsage) bool { return m.id == u.id })
@@ -363,7 +365,8 @@ func (w *history) release(u modelUsage, force bool) mutation {
 			}
 			return answer{status: 202}, stored.Status == "releasing"
 		},
-	}
+	})
+	return c
 }
 
 // rotateKey gives an account a second key and has it used; the first may be
