@@ -133,8 +133,11 @@ func TestProvidersPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := map[string][]string{}
+	rows, members := map[string][]string{}, map[string]bool{}
 	for line := range strings.Lines(string(page)) {
+		if cells := strings.Split(line, " | "); len(cells) == 3 && strings.HasPrefix(line, "| `") {
+			members[strings.Trim(cells[0], "| `")] = strings.Contains(cells[2], "](")
+		}
 		if cells := strings.Split(line, " | "); len(cells) == 4 && strings.HasPrefix(line, "| `") {
 			rows[strings.Trim(cells[0], "| `")] = cells
 		}
@@ -144,6 +147,9 @@ func TestProvidersPage(t *testing.T) {
 		if cells == nil {
 			t.Errorf("%s has no row", p.name)
 			continue
+		}
+		if !members[p.name] {
+			t.Errorf("%s has no row of what its records may have, with the vendor's page", p.name)
 		}
 		endpoint := map[string]string{"rfc2136": "192.0.2.1:53", "powerdns": "http://192.0.2.1:8081", "webhook": "https://192.0.2.1/"}[p.name]
 		client, err := (clients{hidden: never}).open(reconcile.NewAccount(p.name, endpoint, "key", "c2VjcmV0"))

@@ -296,7 +296,8 @@ func (s *server) forgetLeftover(r *http.Request) (web.Reply, error) {
 
 func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	var body struct {
-		Owner string `json:"owner"`
+		Owner    string `json:"owner"`
+		Unmarked bool   `json:"unmarked"`
 	}
 	if err := web.Decode(r, &body); err != nil {
 		return web.Reply{}, err
@@ -304,6 +305,9 @@ func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	flag, err := web.Flags(r, "dry_run")
 	if err != nil {
 		return web.Reply{}, err
+	}
+	if body.Unmarked {
+		return s.adoptUnmarked(r, body.Owner, flag["dry_run"])
 	}
 	if err := s.ops.store.ledger.CheckForeign(body.Owner); err != nil {
 		return web.Reply{}, err
@@ -324,6 +328,20 @@ func (s *server) adopt(r *http.Request) (web.Reply, error) {
 	}
 	answer := map[string]any{"records": append([]string{}, names...), "complete": complete}
 	return web.Reply{Message: done, ID: body.Owner, Data: answer}, nil
+}
+
+// adoptUnmarked takes over the values without a mark that may be of this database.
+func (s *server) adoptUnmarked(r *http.Request, owner string, dryRun bool) (web.Reply, error) {
+	if owner != s.ops.store.ledger.Owner() {
+		return web.Reply{}, msg.Refuse(msg.OwnerNotOwn)
+	}
+	done := msg.SyncPlanned
+	records, err := s.ops.store.ledger.Unmarked(r.Context())
+	if err == nil && !dryRun {
+		done = msg.OwnerAdopted
+		err = s.ops.store.ledger.AdoptUnmarked(r.Context())
+	}
+	return web.Reply{Message: done, ID: owner, Data: map[string]any{"records": append([]string{}, records...), "complete": true}}, err
 }
 
 func (s *server) providers(r *http.Request) (web.Reply, error) {
@@ -411,7 +429,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 		s.adapter.Refuse(w, r, first.Err)
 		return
 	}
-	w.Header().Set("Content-Type", web.MediaType)
+	web.Private(w.Header(), web.MediaType)
 	if err := answers.WriteList(w, limit, first, read); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
@@ -473,7 +491,7 @@ func (s *server) changeUsage(r *http.Request) (web.Reply, error) {
 	if waits {
 		u.Publish, err = s.ops.saveUsageAndWait(r.Context(), u, change, patience)
 	} else {
-		err = s.ops.saveUsage(r.Context(), u, change)
+		err = s.ops.store.ChangeUsage(r.Context(), u.ID, change)
 	}
 	if err != nil {
 		return web.Reply{}, err
@@ -724,13 +742,13 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 		write(page)
 	}
 	daemon.WriteProcess(page)
-	w.Header().Set("Content-Type", daemon.ContentType)
+	web.Private(w.Header(), daemon.ContentType)
 	w.Write(out.Bytes())
 }
 
 // contract is the HTTP contract as OpenAPI 3.1, for programs.
 func (s *server) contract(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", web.MediaType)
+	web.Private(w.Header(), web.MediaType)
 	text := docs.OpenAPI()
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.Write(text)

@@ -345,7 +345,7 @@ func TestGuardAnswersInTheEnvelope(t *testing.T) {
 	if err := os.WriteFile(file, []byte("first-token-of-the-two\nsecond-token-of-the-two\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := web.OpenTokens(file, "")
+	tokens, err := web.OpenTokens(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -206,7 +206,7 @@ func runTerm(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	log.Info("started", "version", p.api.version, "listen", listen, "dns", p.dns.Addrs(), "nodes", nodes, "db", c.DB)
 	// A request in flight may ask the DNS server, as POST /test does.
 	return daemon.Serve(ctx, log, daemon.List{unit.Begin, p.serveAPI, p.serveNodes}, daemon.List{p.dns.Serve}, append(p.tasks(), unit.Watch, func(ctx context.Context) error {
-		steps := reloadSteps(c, p.files, p.dns)
+		steps := reloadSteps(c, p.files, p.dns, log)
 		return daemon.OnHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, p.files.Tries, p.files.Again)
 	}))
 }
@@ -247,7 +247,7 @@ func standby(ctx context.Context, c *settings.Settings, manager *systemd.Manager
 	defer cancel()
 	files := *c
 	files.Provision = "" // it is applied in a term
-	steps := reloadSteps(files, nil, &builtin.Server{})
+	steps := reloadSteps(files, nil, &builtin.Server{}, log)
 	err = daemon.Serve(waiting, log, daemon.List{
 		func(ctx context.Context) error { return front.Serve(ctx, guarded(*c, s, refuse)) },
 		func(ctx context.Context) error {
@@ -308,7 +308,8 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 		}
 	}()
 	sealed := schema
-	fence := web.Fence{Over: t.Over, Context: t.Context, Durable: term.Durable(c.Replica, c.DB, t)}
+	synced, durable := term.Durable(c.Replica, c.DB, t)
+	fence := web.Fence{Over: t.Over, Context: t.Context, Durable: durable}
 	sealed.Keys, sealed.Over, sealed.Term = c.SealKeys, t.Over, sqlite.Term{None: c.Term == termNone}
 	if t != nil {
 		fence.Term, sealed.Term.Number, sealed.Term.After = t.Number, t.Number, t.After
@@ -332,7 +333,7 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 	p.clients = clients{ledger: p.store.ledger, zones: p.store.zones, dnsAddress: p.dns.LocalAddr(), hidden: hidden}
 	p.engine = newEngine(p.store, reconcile.Config{
 		Database: p.store.ledger, Open: p.clients.open, Addresses: known, Ready: p.addresses.Ready(), Interval: c.SyncInterval,
-		Warning: reconcile.Internet.Warning, Writes: nodeWrites(c.NodeWrites), Log: log, Now: p.store.now,
+		Warning: reconcile.Internet.Warning, Writes: nodeWrites(c.NodeWrites), Synced: synced, Log: log, Now: p.store.now,
 	})
 	if p.leases, err = newLeases(ctx, p.store, p.checks.Reachable, p.engine.WarnRefused, log); err != nil {
 		return nil, err
@@ -461,12 +462,12 @@ type step struct {
 }
 
 // reloadSteps returns the steps of a reload in their order.
-func reloadSteps(c settings.Settings, files *provision.Files, dns *builtin.Server) (steps []step) {
+func reloadSteps(c settings.Settings, files *provision.Files, dns *builtin.Server, log *slog.Logger) (steps []step) {
 	if c.Tokens != nil {
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
 	}
 	if c.Certificate != nil {
-		steps = append(steps, step{"read the certificate again", func(context.Context) error { return c.Certificate.Reload() }})
+		steps = append(steps, step{"read the certificate again", func(context.Context) error { return c.Certificate.Reload(log) }})
 	}
 	if c.Provision != "" {
 		steps = append(steps, step{"apply the provisioning file again", files.Apply})
@@ -572,6 +573,9 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	}
 	if leaf, soon := c.Certificate.Ends(); soon {
 		warn("-tls-cert: the certificate ends soon or has ended: %v", leaf.NotAfter)
+	}
+	for _, err := range c.Certificate.Doubts() {
+		warn("-tls-cert: %s: %v", web.Doubtful, err)
 	}
 	fault = errors.Join(fault, c.Refused())
 	fine := "ok"

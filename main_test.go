@@ -87,7 +87,7 @@ func (p *appProcess) status(token string) int {
 func TestSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	socket, file := filepath.Join(t.TempDir(), "api"), filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte("a-token-0123456789"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("a-token-0123456789\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := runProgram(t, nil, "-listen", "unix:"+socket+",127.0.0.1:0", "-token-file", file, "-dns-nsid", "here")
@@ -120,7 +120,7 @@ func TestSeveralAddresses(t *testing.T) {
 func TestStatusPage(t *testing.T) {
 	t.Parallel()
 	tokens, file := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "page.db")
-	if err := os.WriteFile(tokens, []byte("a-token-0123456789"), 0o600); err != nil {
+	if err := os.WriteFile(tokens, []byte("a-token-0123456789\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := runProgram(t, nil, "-token-file", tokens, "-language", "en", "-db", file)
@@ -132,7 +132,7 @@ func TestStatusPage(t *testing.T) {
 		{"GET", "a-token-0123456789", "text/html", 200, ""},
 		{"HEAD", "a-token-0123456789", "text/html", 200, ""},
 		{"GET", "b-token-0123456789", "text/html", 401, `Basic realm="meshddns"`},
-		{"GET", "b-token-0123456789", "*/*", 401, "Bearer"},
+		{"GET", "b-token-0123456789", "*/*", 401, `Basic realm="meshddns"`},
 		{"GET", "a-token-0123456789", "*/*", 404, ""},
 		{"POST", "a-token-0123456789", "*/*", 401, "Bearer"},
 	} {
@@ -173,15 +173,16 @@ func TestHangUp(t *testing.T) {
 		}
 	}
 	const old, new = "old-token-0123456789", "new-token-0123456789"
-	write(old)
+	write(old + "\n")
 	p := runProgram(t, nil, "-token-file", file)
 	for _, step := range []struct {
 		content, log string
 		old, new     int
 	}{
-		{"too-short", `level=ERROR msg="reload: what was stays" step="read the token file again"`, 200, 401},
-		{old + "\n" + new, `level=INFO msg=reload step="read the token file again"`, 200, 200},
-		{new, `level=INFO msg=reload step="read the token file again"`, 401, 200},
+		{new + "\n" + old, `level=ERROR msg="reload: what was stays" step="read the token file again"`, 200, 401},
+		{"too-short\n", `level=ERROR msg="reload: what was stays" step="read the token file again"`, 200, 401},
+		{old + "\n" + new + "\n", `level=INFO msg=reload step="read the token file again"`, 200, 200},
+		{new + "\n", `level=INFO msg=reload step="read the token file again"`, 401, 200},
 	} {
 		write(step.content)
 		before := strings.Count(p.log.String(), step.log)
@@ -323,8 +324,10 @@ func TestCheckFlag(t *testing.T) {
 	db, good, bad := filepath.Join(dir, "x.db"), filepath.Join(dir, "good.json"), filepath.Join(dir, "bad.json")
 	support.WriteFile(t, good, `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example", "access_key_secret": {"credential": "key"}}}]}`)
 	support.WriteFile(t, bad, "{\"owner\":\n 5, \"prune\": 1}")
-	folder := t.TempDir()
+	folder, nested := t.TempDir(), filepath.Join(t.TempDir(), "nested.json")
 	support.WriteFile(t, filepath.Join(folder, "._a.json"), "\x00\x05\x16\x07")
+	support.WriteFile(t, nested, `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}, {"id": "b", "name": "B", "config": {"domain": "y.X.a.example"}}],
+		"usages": [{"service_id": "a", "prefix_mode": "custom", "custom_prefix": "x", "network_id": 1}, {"service_id": "b", "prefix_mode": "custom", "custom_prefix": "x", "network_id": 1}]}`)
 	roles := filepath.Join(t.TempDir(), "roles")
 	if err := os.WriteFile(roles, []byte("# ours\nread wall 0123456789abcdef\nservice:none wall 0123456789abcdeF\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -347,6 +350,8 @@ func TestCheckFlag(t *testing.T) {
 			"-log-format: \"x\" is not a log format: want text or json\n" +
 			bad + ":2: owner: is 5, want a string\n" + bad + ":2: prune: want true, false or \"all\"\n", true},
 		{"-token-file " + roles, nil, "-token-file: token file " + roles + ": line 3: the same name with another role\n", true},
+		{"-provision " + nested, nil, "warning: " + nested + ":2: usages[0]: the other formats and the certificates of _mesh.x.a.example are for names at or above the domain " +
+			"y.x.a.example of another service or of the configuration\nok\n", false},
 		{"-provision " + filepath.Join(dir, "none"), nil, filepath.Join(dir, "none") + ": no such file or directory\n", true},
 	} {
 		var out, log bytes.Buffer

@@ -8,6 +8,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"iter"
 	"time"
 
 	"meshddns/internal/answers"
@@ -191,20 +192,11 @@ func (o *operations) afterService(ctx context.Context, service string, fault err
 	return cmp.Or(o.store.CheckService(ctx, service), fault)
 }
 
-// saveUsage checks and stores a change of a usage.
-func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error {
-	changed, _ := c.Over(u)
-	if err := changed.CheckEndpoints(); err != nil && (c.Endpoints != nil || c.Formats != nil) {
-		return err
-	}
-	return o.store.ChangeUsage(ctx, u.ID, c)
-}
-
-// saveUsageAndWait is saveUsage, and then waits as published does.
+// saveUsageAndWait changes a usage, and then waits as published does.
 func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, c mesh.UsageChange, patience web.Patience) (mesh.Publishing, error) {
 	waiter := o.engine.Expect(u.Name)
 	defer waiter.Close()
-	if err := o.saveUsage(ctx, u, c); err != nil {
+	if err := o.store.ChangeUsage(ctx, u.ID, c); err != nil {
 		return mesh.Publishing{}, err
 	}
 	return o.published(ctx, waiter, u, patience), nil
@@ -356,7 +348,7 @@ func (p provisioning) Reserve(ctx context.Context, want mesh.NewUsage) (mesh.Usa
 }
 
 func (p provisioning) SaveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error {
-	return p.ops.saveUsage(ctx, u, c)
+	return p.ChangeUsage(ctx, u.ID, c)
 }
 
 func (p provisioning) SaveLeases(ctx context.Context, usage string, body []byte, prune bool) (bool, error) {
@@ -368,23 +360,35 @@ func (s *store) parts() map[string]provision.Part {
 	return map[string]provision.Part{provision.Notifications: s.targets, provision.Secondaries: s.secondaries}
 }
 
+// documented gives the usages up to a seq with their leases.
+func (o *operations) documented(ctx context.Context, last int64) iter.Seq2[provision.Usage, error] {
+	return func(yield func(provision.Usage, error) bool) {
+		leases, stop := o.leases.Documents(ctx)
+		defer stop()
+		for u, err := range o.store.AllUsages(ctx, last) {
+			of, unread := leases(u.Seq)
+			err = cmp.Or(err, unread)
+			if d, ok := provision.UsageOf(u, of); (ok || err != nil) && !yield(d, err) {
+				return
+			}
+		}
+	}
+}
+
 // document gives all that was configured. Usages that are reserved meanwhile are left out, because their services may
 // be newer than the list of them.
 func (o *operations) document(ctx context.Context) (source provision.Source, err error) {
 	last, err := o.store.LastUsage(ctx)
 	targets, unread := o.store.targets.All(ctx)
 	secondaries, unknown := o.store.secondaries.All(ctx)
-	leases, unleased := o.leases.Documents(ctx)
 	c, fault := o.store.Configuration(ctx)
-	if err := cmp.Or(err, unread, unknown, unleased, fault); err != nil && !errors.Is(err, errNoConfiguration) {
+	if err := cmp.Or(err, unread, unknown, fault); err != nil && !errors.Is(err, errNoConfiguration) {
 		return source, err
 	}
 	source = provision.Source{
-		Owner:    o.store.ledger.Owner(),
-		Services: sqlite.Made(o.store.AllServices(ctx), provision.ServiceOf),
-		Usages: sqlite.Made(o.store.AllUsages(ctx, last), func(u mesh.Usage) (provision.Usage, bool) {
-			return provision.UsageOf(u, leases[u.Seq])
-		}),
+		Owner:         o.store.ledger.Owner(),
+		Services:      sqlite.Made(o.store.AllServices(ctx), provision.ServiceOf),
+		Usages:        o.documented(ctx, last),
 		Notifications: targets, Secondaries: secondaries,
 	}
 	if fault == nil {

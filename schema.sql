@@ -230,6 +230,24 @@ CREATE TABLE places (
 CREATE INDEX places_by_account ON places (account, zone);
 CREATE INDEX places_left ON places (id) WHERE state = 'leftover';
 
+-- Values without a mark that may be from before a restore: no place knows them. They are
+-- leftovers that a person adopts or forgets. Their ids follow those of places.
+CREATE TABLE unmarked (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    name    TEXT    NOT NULL,
+    owner   TEXT    NOT NULL,
+    type    TEXT    NOT NULL,
+    account INTEGER NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,
+    zone    TEXT    NOT NULL,
+    zone_id TEXT    NOT NULL,
+    value   TEXT    NOT NULL, -- as places.standing
+    since   TEXT    NOT NULL,
+    UNIQUE (owner, type, account, zone)
+) STRICT;
+
+CREATE INDEX unmarked_by_account ON unmarked (account);
+INSERT INTO sqlite_sequence VALUES ('unmarked', 4503599627370496);
+
 -- The pass over all names: at most one runs at a time. One row.
 CREATE TABLE pass (
     id           INTEGER PRIMARY KEY CHECK (id = 1),
@@ -238,7 +256,7 @@ CREATE TABLE pass (
     requested_at INTEGER NOT NULL,
     running      TEXT    NOT NULL, -- JSON: how far it is, and its report so far; '' none runs
     last         TEXT    NOT NULL  -- JSON: report of the last whole one; '' none
-) STRICT;
+, swept INTEGER NOT NULL DEFAULT 0) STRICT; -- swept: seq of the last event when a sweep had been through all zones
 
 -- Numbers of rows. Triggers keep them, so that no query counts rows.
 CREATE TABLE totals (
@@ -275,6 +293,13 @@ CREATE TRIGGER places_unstated AFTER UPDATE OF state ON places WHEN OLD.state <>
 END;
 CREATE TRIGGER places_stated AFTER UPDATE OF state ON places WHEN OLD.state <> NEW.state AND NEW.state IN ('leftover', 'withdrawn') BEGIN
     INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+
+CREATE TRIGGER unmarked_counted AFTER INSERT ON unmarked BEGIN
+    INSERT INTO totals VALUES ('leftover', 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER unmarked_discounted AFTER DELETE ON unmarked BEGIN
+    UPDATE totals SET count = count - 1 WHERE what = 'leftover';
 END;
 
 -- 'leases' is the number of all leases, 'live leases' of those with endpoints.
@@ -329,7 +354,7 @@ CREATE TABLE secondaries (
     key_algorithm TEXT NOT NULL,
     zones         TEXT NOT NULL, -- JSON array of names, or '*' for all
     ranges        TEXT NOT NULL  -- JSON array of address ranges from which it asks, too
-) STRICT, WITHOUT ROWID;
+, notify INTEGER NOT NULL DEFAULT 1) STRICT, WITHOUT ROWID; -- notify: 0: it is not told of changes
 
 -- What happened, one row in the transaction of each change. The newest row is never
 -- deleted, so no seq is used twice.

@@ -623,14 +623,20 @@ func (s *store) KeepUsage(ctx context.Context, id string) error {
 	})
 }
 
-// ChangeUsage changes a usage, or returns errNoUsage.
-func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) error {
-	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+// ChangeUsage changes a usage, or returns errNoUsage, or the fault of the endpoints that it would have.
+func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) (err error) {
+	var fault error
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		before, err := ledger.SelectUsage(ctx, tx, id)
 		if err != nil {
 			return err
 		}
 		after, differs := c.Over(before)
+		if fault = nil; c.Endpoints != nil || c.Formats != nil {
+			if fault = after.CheckEndpoints(); fault != nil {
+				return nil
+			}
+		}
 		if err := ledger.UpdateUsage(ctx, tx, after); err != nil {
 			return err
 		}
@@ -641,6 +647,7 @@ func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) 
 		}
 		return s.ledger.MarkDue(ctx, tx, before.Name, reconcile.LaneChanged)
 	})
+	return cmp.Or(err, fault)
 }
 
 // ReleaseUsage deletes a usage, or marks it as releasing while its value may stand at a provider.

@@ -17,7 +17,7 @@ func TestCodesHaveTexts(t *testing.T) {
 		string(provider.Quota), string(provider.BadAnswer), string(provider.NameNotAllowed), string(provider.UnsupportedType), string(reconcile.NoResolver), reconcile.CodeUnknownProvider, string(builtin.NotListening),
 		reconcile.CodeNoProvider, reconcile.CodeInvalid, reconcile.CodeInvalidName, reconcile.CodeNetworkConflict, reconcile.CodeCredentialsGone,
 		reconcile.CodeDeletesForbidden, reconcile.CodeAddressUnknown, reconcile.CodeSameOwner, reconcile.CodeZoneUnreachable, reconcile.CodeDatabase,
-		reconcile.CodeInterrupted, reconcile.CodeOrphan, reconcile.CodeNotSearched, reconcile.CodeWritesUsedUp, reconcile.CodeAdopted,
+		reconcile.CodeInterrupted, reconcile.CodeOrphan, reconcile.CodeNotSearched, reconcile.CodeWritesUsedUp, reconcile.CodeAdopted, reconcile.CodeNotInReplica, reconcile.CodeMaybeOurs,
 	} {
 		for _, language := range []msg.Language{msg.Chinese, msg.English} {
 			if text := msg.ID(code).In(language); text == code || text == "" {

@@ -39,7 +39,7 @@ func (z Zones) Look(ctx context.Context, name, buffer []byte) (nameserver.Found,
 			return found, nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nameserver.AnswerTime)
+	ctx, cancel := context.WithTimeout(ctx, nameserver.AnswerTime)
 	defer cancel()
 	return look(ctx, z.Store, dns.Name(name), buffer)
 }

@@ -94,3 +94,28 @@ func (w *world) wantChecked(usages ...int) {
 		w.wantDead(dead...)
 	}
 }
+
+// TestWitnessesAtTheLimit: to find the witnesses takes no time for each pair of endpoints when all but one are dying. The floor
+// is the same search when one is dying.
+func TestWitnessesAtTheLimit(t *testing.T) {
+	w := New(&Table{}, &Control{}, nil, nil)
+	for i := range maxEndpoints {
+		k := key{int64(i), "tcp://192.0.2.1:1"}
+		w.targets = append(w.targets, target{key: k})
+		w.states[k] = &health{wins: 1}
+	}
+	took := func(deaths []target) time.Duration {
+		least := time.Hour
+		for range 5 {
+			began := time.Now()
+			if n := len(w.witnesses(deaths)); n != min(maxWitnesses, maxEndpoints-len(deaths)) {
+				t.Fatalf("%d witnesses", n)
+			}
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
+	if floor, all := took(w.targets[:1]), took(w.targets[:maxEndpoints-1]); all > 50*floor {
+		t.Errorf("%v for %d deaths, %v for one", all, maxEndpoints-1, floor)
+	}
+}

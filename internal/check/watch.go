@@ -287,12 +287,10 @@ func (w *Watch) pause() time.Duration {
 // apply stores the changes that the probes have shown, name by name.
 func (w *Watch) apply(ctx context.Context) error {
 	deaths := deathsOf(w.changes(func(key) bool { return true }))
+	dying := keysOf(deaths)
 	believed := len(deaths) > 0 && w.believed(ctx, deaths)
 	w.judge(deaths, believed)
-	sure := func(k key) bool {
-		return believed && slices.ContainsFunc(deaths, func(t target) bool { return t.key == k })
-	}
-	for _, changes := range w.changes(sure) {
+	for _, changes := range w.changes(func(k key) bool { return believed && dying[k] }) {
 		if err := w.store(ctx, changes); err != nil {
 			return err
 		}
@@ -311,14 +309,25 @@ func (w *Watch) store(ctx context.Context, changes []change) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.changed[changes[0].of.Name] = w.now()
+	of := map[key]change{}
 	for _, c := range changes {
-		for i := range w.targets {
-			if t := &w.targets[i]; t.key == c.key {
-				t.dead, t.since, t.error = c.error != "", c.now, c.error
-			}
+		of[c.key] = c
+	}
+	for i := range w.targets {
+		if c, ok := of[w.targets[i].key]; ok {
+			w.targets[i].dead, w.targets[i].since, w.targets[i].error = c.error != "", c.now, c.error
 		}
 	}
 	return nil
+}
+
+// keysOf returns the keys of targets.
+func keysOf(all []target) map[key]bool {
+	keys := map[key]bool{}
+	for _, t := range all {
+		keys[t.key] = true
+	}
+	return keys
 }
 
 // deathsOf returns the targets that changes declare dead.
@@ -364,12 +373,12 @@ func (w *Watch) believed(ctx context.Context, deaths []target) bool {
 
 // witnesses returns at most maxWitnesses endpoints that have answered their last probe.
 func (w *Watch) witnesses(deaths []target) (all []target) {
+	dying := keysOf(deaths)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.targets {
 		s := w.states[t.key]
-		dying := slices.ContainsFunc(deaths, func(d target) bool { return d.key == t.key })
-		if s != nil && s.wins > 0 && !t.dead && !dying && len(all) < maxWitnesses {
+		if s != nil && s.wins > 0 && !t.dead && !dying[t.key] && len(all) < maxWitnesses {
 			all = append(all, t)
 		}
 	}

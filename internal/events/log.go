@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"meshddns/internal/mesh"
@@ -40,6 +41,8 @@ type Log struct {
 
 	mu    sync.Mutex
 	grown chan struct{} // closed at the next commit of an event; nil if nothing waits for it
+
+	expiring atomic.Pointer[x509.Certificate] // that NoteExpiring has looked for last
 }
 
 // New returns a log. reader is a pool of connections for reading; tx runs a function in one
@@ -105,14 +108,21 @@ func (l *Log) Note(ctx context.Context, e Event) error {
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Tx) error { return l.Add(ctx, tx, e) })
 }
 
-// NoteExpiring stores an event for a certificate that ends soon, unless one of the last 100 is for the same certificate.
+// NoteExpiring stores an event for a certificate that ends soon, unless one of the last 100 is for the same certificate. Called
+// again for that certificate it reads nothing, because a search by the kind reads the whole log.
 func (l *Log) NoteExpiring(ctx context.Context, c *x509.Certificate) error {
+	if c.Equal(l.expiring.Load()) {
+		return nil
+	}
 	after := JSON(map[string]string{"not_after": c.NotAfter.UTC().Format(time.RFC3339), "sha256": fmt.Sprintf("%x", sha256.Sum256(c.Raw))})
 	last, err := l.Page(ctx, Filter{Kind: string(CertificateExpiring), Newest: true}, 100)
-	if err != nil || slices.ContainsFunc(last, func(e Event) bool { return bytes.Equal(e.Detail.After, after) }) {
-		return err
+	if err == nil && !slices.ContainsFunc(last, func(e Event) bool { return bytes.Equal(e.Detail.After, after) }) {
+		err = l.Note(ctx, Event{Kind: CertificateExpiring, Detail: Detail{After: after}})
 	}
-	return l.Note(ctx, Event{Kind: CertificateExpiring, Detail: Detail{After: after}})
+	if err == nil {
+		l.expiring.Store(c)
+	}
+	return err
 }
 
 // Grown returns a channel that is closed at the next commit of an event.

@@ -40,6 +40,7 @@ type clocks struct {
 	live    int         // those with endpoints
 	recent  []time.Time // of the ends in the last endWindow
 	held    time.Time   // when leases were held back last
+	looked  time.Time   // when those that are held back were looked at last
 	untold  int         // leases that were held back, whose event is not stored yet
 	renewed time.Time   // the last renewal of a lease that is not held
 

@@ -15,11 +15,13 @@ import (
 // documents returns the leases of usage u1 as GET state has them, in the body of a usage.
 func (w *world) documents() string {
 	w.t.Helper()
-	all, err := w.Documents(w.t.Context())
+	of, stop := w.Documents(w.t.Context())
+	defer stop()
+	all, err := of(1)
 	w.must(err)
 	text, err := json.Marshal(struct {
 		Leases []mesh.Lease `json:"leases"`
-	}{all[1]})
+	}{all})
 	w.must(err)
 	return string(text)
 }

@@ -34,7 +34,7 @@ const (
 func (s *Nodes) dyndns(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query() // a FRITZ!Box escapes nothing, so a part that is malformed is left out
 	user, _ := basic(r)
-	l, err := s.authenticate(r, cmp.Or(tokenOf(r), query.Get("password")))
+	l, err := s.authenticate(r, query.Get("password"), tokenOf(r))
 	if err != nil {
 		s.refuseDyndns(w, err)
 		return
@@ -58,7 +58,7 @@ func (s *Nodes) dyndns(w http.ResponseWriter, r *http.Request) {
 func (s *Nodes) refuseDyndns(w http.ResponseWriter, err error) {
 	failure := web.FailureOf(err, s.Broken)
 	if failure.Status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", `Basic realm="meshddns"`)
+		web.OfferSchemes(w.Header(), true)
 		writeCodes(w, http.StatusUnauthorized, codeBadAuth)
 		return
 	}
@@ -68,7 +68,7 @@ func (s *Nodes) refuseDyndns(w http.ResponseWriter, err error) {
 // writeCodes writes lines of text with their length: ddclient reads no chunked answer.
 func writeCodes(w http.ResponseWriter, status int, lines ...string) {
 	text := strings.Join(lines, "\n") + "\n"
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	web.Private(w.Header(), "text/plain; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
 	w.Write([]byte(text))

@@ -19,7 +19,8 @@ const (
 	fewEnds   = 3
 	endShare  = 3
 
-	endBatch               = 256 // leases that one transaction ends
+	endBatch               = 256              // leases that one transaction ends
+	heldLook               = 10 * time.Second // between two looks at the leases that are held back
 	shortLook, longestLook = time.Second, 30 * time.Second
 )
 
@@ -49,7 +50,7 @@ func (t *Table) untilNext() time.Duration {
 	if len(t.clocks.queue) == 0 {
 		return longestLook
 	}
-	return min(max(t.clocks.queue[0].over().Sub(t.config.Now()), shortLook), longestLook)
+	return min(max(t.clocks.next().Sub(t.config.Now()), shortLook), longestLook)
 }
 
 // Expire ends the leases whose time is over, unless so many end together that this program itself may
@@ -63,7 +64,7 @@ func (t *Table) Expire(ctx context.Context) error {
 			return errors.Join(faults, err)
 		}
 	}
-	if len(held) > 0 {
+	if len(held) > 0 && t.clocks.lookAgain(now) {
 		due = append(due, t.released(ctx, held, now)...)
 	}
 	return errors.Join(faults, t.endAll(ctx, due, now))
@@ -90,12 +91,26 @@ func (t *Table) endGone(ctx context.Context, now time.Time) error {
 	return t.endAll(ctx, gone, now)
 }
 
-// over returns the leases whose time is over.
+// looks reports whether it is time to look at the leases that are held back. The caller holds the lock.
+func (c *clocks) looks(now time.Time) bool { return now.Sub(c.looked).Abs() >= heldLook }
+
+// lookAgain is looks, and notes the look.
+func (c *clocks) lookAgain(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	looks := c.looks(now)
+	if looks {
+		c.looked = now
+	}
+	return looks
+}
+
+// over returns the leases whose time is over, those that are held back only when it is time to look at them.
 func (c *clocks) over(now time.Time) (seqs []int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.queue.until(now) {
-		if k.live {
+		if k.live && (k.held.IsZero() || c.looks(now)) {
 			seqs = append(seqs, k.seq)
 		}
 	}

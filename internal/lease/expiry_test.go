@@ -124,11 +124,12 @@ func TestHeldIsToldWhenStored(t *testing.T) {
 	w.want(`SELECT detail FROM events WHERE kind = 'lease.held'`, `{"count":5}`)
 }
 
-// TestCrowd: many leases whose time is over at once are held until the control answers.
+// TestCrowd: many leases whose time is over at once are held until the control answers. While they are, the next look at them
+// and the next question to the control come after heldLook, and not when another lease may end.
 func TestCrowd(t *testing.T) {
 	w := newWorld(t)
-	ok, known := false, true
-	w.config.Reachable = func(context.Context) (bool, bool) { return ok, known }
+	ok, known, asked := false, true, 0
+	w.config.Reachable = func(context.Context) (bool, bool) { asked++; return ok, known }
 	tokens := w.slots(5)
 	w.pass(time.Minute)
 	all := w.leased()
@@ -142,13 +143,19 @@ func TestCrowd(t *testing.T) {
 	if !strings.Contains(w.figures(), "meshddns_leases_held 5\n") {
 		t.Error(w.figures())
 	}
+	if got := w.untilNext(); got != heldLook {
+		t.Errorf("the next look is in %v", got)
+	}
+	if w.pass(heldLook - time.Second); asked != 11 || len(w.clocks.over(w.at)) > 0 {
+		t.Errorf("the control was asked %d times, and %d leases are looked up", asked, len(w.clocks.over(w.at)))
+	}
 	published := w.published()
 	if r := w.renew(tokens[2], "tcp://192.0.2.7:1002"); r.Changed || w.published() != published || !strings.Contains(w.figures(), "meshddns_leases_held 4\n") {
 		t.Errorf("a renewal of a lease that is held: %+v", r)
 	}
 	w.pass(time.Second)
 	ok = true
-	w.pass(time.Second)
+	w.pass(heldLook)
 	if w.leased() != `["tcp://192.0.2.7:1002"]` || strings.Count(w.told(), "lease.expired") != 4 || !strings.Contains(w.figures(), "meshddns_leases_held 0\n") {
 		t.Errorf("%s %s", w.leased(), w.told())
 	}
@@ -221,7 +228,7 @@ func TestCrowdWithoutControl(t *testing.T) {
 			t.Fatal("no lease has been renewed: " + w.told())
 		}
 		w.renew(other, "tcp://192.0.2.8:1")
-		w.pass(time.Second)
+		w.pass(heldLook)
 		if n := strings.Count(w.told(), "lease.expired"); n != 5 || w.leased() != `["tcp://192.0.2.8:1"]` {
 			t.Errorf("%d have ended: %s", n, w.leased())
 		}

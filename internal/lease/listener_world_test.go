@@ -18,6 +18,7 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/web"
 	"meshddns/test/tables"
 )
 
@@ -79,8 +80,9 @@ func newListenerWorld(t *testing.T) *listenerWorld {
 	w.db.Subscribe(history.Committed)
 	w.db.Subscribe(w.leases.Committed)
 	w.must(w.leases.Load(t.Context()))
+	doors := map[string]Door{"POST /door": func(_ *http.Request, l Lease) (web.Reply, error) { return web.Reply{Data: l.ID}, nil }}
 	serve := func(proxies ...netip.Prefix) string {
-		server := httptest.NewServer(NewNodes(ListenerConfig{Leases: w.leases, Proxies: proxies, Listed: book.Listed, Log: log}).Handler())
+		server := httptest.NewServer(NewNodes(ListenerConfig{Leases: w.leases, Proxies: proxies, Listed: book.Listed, Doors: doors, Log: log}).Handler())
 		t.Cleanup(server.Close)
 		return server.URL
 	}

@@ -4,7 +4,6 @@
 package lease
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -33,7 +32,7 @@ type ListenerConfig struct {
 	Log     *slog.Logger
 }
 
-// Door answers a call of a node.
+// Door answers a call of a node, which may have its token as X-Api-Key, as acme-dns has it.
 type Door func(*http.Request, Lease) (web.Reply, error)
 
 // Nodes answers the requests of nodes.
@@ -56,11 +55,11 @@ func NewNodes(c ListenerConfig) *Nodes {
 // Handler returns all routes, with the checks before them.
 func (s *Nodes) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("PUT /lease", s.renewing(s.put))
-	mux.Handle("GET /lease", s.renewing(s.hook))
+	mux.Handle("PUT /lease", s.renewing(s.put, ""))
+	mux.Handle("GET /lease", s.renewing(s.hook, ""))
 	mux.HandleFunc("GET "+updatePath, s.dyndns)
 	for pattern, door := range s.Doors {
-		mux.Handle(pattern, s.renewing(door))
+		mux.Handle(pattern, s.renewing(door, "X-Api-Key"))
 	}
 	mux.HandleFunc("HEAD /lease", s.noHead("GET, PUT")) // the pattern GET would match it, and renew
 	mux.HandleFunc("HEAD "+updatePath, s.noHead("GET"))
@@ -174,26 +173,27 @@ func basic(r *http.Request) (user, password string) {
 	return user, password
 }
 
-// tokenOf returns the token of "Authorization: Bearer", the password of "Basic", or "X-Api-Key", as acme-dns has it.
+// tokenOf returns the token of "Authorization: Bearer", or the password of "Basic".
 func tokenOf(r *http.Request) string {
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(text)
 	}
 	_, password := basic(r)
-	return cmp.Or(password, r.Header.Get("X-Api-Key"))
+	return password
 }
 
-// authenticate returns the lease of a token, or a failure with the status 401 or 429. A request
-// without a token does not count as a wrong one, and a right token always passes.
-func (s *Nodes) authenticate(r *http.Request, token string) (Lease, error) {
+// authenticate returns the lease of the first token that is right, because a proxy may have put a password of its own into
+// Authorization; or a failure with the status 401 or 429. A request without a token does not count as a wrong one.
+func (s *Nodes) authenticate(r *http.Request, tokens ...string) (l Lease, err error) {
 	unauthorized := &web.Failure{Status: http.StatusUnauthorized, ID: msg.Unauthorized}
-	if token == "" {
-		return Lease{}, unauthorized
+	if tokens = slices.DeleteFunc(tokens, func(token string) bool { return token == "" }); len(tokens) == 0 {
+		return l, unauthorized
 	}
-	l, err := s.Leases.Find(r.Context(), Token(token))
-	if !errors.Is(err, ErrUnknown) {
-		return l, err
+	for _, token := range tokens {
+		if l, err = s.Leases.Find(r.Context(), Token(token)); !errors.Is(err, ErrUnknown) {
+			return l, err
+		}
 	}
 	if wait := s.attempts.Wrong(r); wait > 0 {
 		return l, &web.Failure{Status: http.StatusTooManyRequests, ID: msg.TooManyAttempts, RetryAfter: wait}

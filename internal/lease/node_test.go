@@ -172,7 +172,7 @@ func TestWrongTokens(t *testing.T) {
 	const body = `{"endpoints":["tcp://192.0.2.7:1"]}`
 	for range 20 { // no token is not a wrong one
 		answer, _ := w.do("PUT", "/lease", body)
-		if answer.StatusCode != 401 || answer.Header.Get("WWW-Authenticate") != "Bearer" || answer.Header.Get("X-Error-Code") != string(msg.Unauthorized) {
+		if answer.StatusCode != 401 || strings.Join(answer.Header.Values("WWW-Authenticate"), ", ") != `Basic realm="meshddns", Bearer` || answer.Header.Get("X-Error-Code") != string(msg.Unauthorized) {
 			t.Fatalf("%d %v", answer.StatusCode, answer.Header)
 		}
 	}
@@ -208,6 +208,30 @@ func TestWrongTokens(t *testing.T) {
 	}
 	if strings.Contains(w.log.String(), token) {
 		t.Errorf("the token is in the log: %s", &w.log)
+	}
+}
+
+// TestTokenBesideAnother: a password that a proxy put into Authorization hides no right token, and X-Api-Key counts at doors only.
+func TestTokenBesideAnother(t *testing.T) {
+	w := newListenerWorld(t)
+	token := w.lease("u1", Rules{Slot: "a"})
+	key, query, update := "X-Api-Key: "+token, "password="+token, "/nic/update?hostname=a.example.com&myip=192.0.2.7&"
+	for _, test := range []struct {
+		call, authorization, key string
+		status                   int
+	}{
+		{"POST /door", "", key, 200}, {"POST /door", password("proxy", "x"), key, 200}, {"POST /door", bearer("x"), key, 200},
+		{"POST /door", bearer(token), "X-Api-Key: x", 200}, {"POST /door", password("me", token), "", 200}, {"POST /door", bearer("x"), "X-Api-Key: y", 401},
+		{"GET " + update + query, password("proxy", "x"), "", 200}, {"GET " + update + query, bearer("x"), "", 200}, {"GET " + update + "password=x", bearer(token), "", 200},
+		{"GET " + update, "", key, 401}, {"GET " + update, password("proxy", "x"), key, 401},
+		{"GET /lease?addr=192.0.2.7&port=1", "", key, 401}, {"PUT /lease", "", key, 401}, {"GET /lease?addr=192.0.2.7&port=1&" + query, "", "", 401},
+		{"POST /door?" + query, "", "", 401},
+	} {
+		w.pass(10 * time.Second)
+		method, path, _ := strings.Cut(test.call, " ")
+		if answer, text := w.do(method, path, "", test.authorization, test.key); answer.StatusCode != test.status {
+			t.Errorf("%v: %d %s", test, answer.StatusCode, text)
+		}
 	}
 }
 

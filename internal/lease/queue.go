@@ -2,6 +2,7 @@ package lease
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -38,6 +39,23 @@ func (q *queue) Pop() any {
 	(*q)[last] = nil
 	*q = (*q)[:last]
 	return k
+}
+
+// next returns when the next lease is over, or those that are held back are to be looked at. It looks at each of these, and at
+// two others for each. The caller holds the lock, and the queue is not empty.
+func (c *clocks) next() time.Time {
+	var all []time.Time
+	for seen := []int{0}; len(seen) > 0; seen = seen[1:] {
+		switch i := seen[0]; {
+		case i >= len(c.queue):
+		case c.queue[i].held.IsZero():
+			all = append(all, c.queue[i].over())
+		default:
+			all = append(all, c.looked.Add(heldLook))
+			seen = append(seen, 2*i+1, 2*i+2)
+		}
+	}
+	return slices.MinFunc(all, time.Time.Compare)
 }
 
 // until returns the clocks that are over at a time. It looks at no others, except at two for each of them.

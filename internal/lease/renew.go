@@ -19,18 +19,18 @@ import (
 
 type leaseKey struct{}
 
-// renewing makes a handler of a renewal, for a request with the token of a lease.
-func (s *Nodes) renewing(renew Door) http.Handler {
+// renewing makes a handler of a renewal, for a request with the token of a lease, which may also be in the header key ("" for none).
+func (s *Nodes) renewing(renew Door, key string) http.Handler {
 	answer := s.adapter.Handle(func(r *http.Request) (web.Reply, error) {
 		l := r.Context().Value(leaseKey{}).(Lease)
 		reply, err := renew(r, l)
 		return reply, s.judged(r, l, err)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		l, err := s.authenticate(r, tokenOf(r))
+		l, err := s.authenticate(r, r.Header.Get(key), tokenOf(r))
 		if err != nil {
 			if web.FailureOf(err, s.Broken).Status == http.StatusUnauthorized {
-				w.Header().Set("WWW-Authenticate", "Bearer")
+				web.OfferSchemes(w.Header(), true)
 			}
 			s.adapter.Refuse(w, r, err)
 			return

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"iter"
 	"log/slog"
 	"math"
 	"net/netip"
@@ -103,7 +104,11 @@ func (t *Table) OfUsage(ctx context.Context, usage string) (all []Lease, err err
 
 // Page returns at most limit leases in the order of their usages and slots, those behind a slot of a usage.
 func (t *Table) Page(ctx context.Context, usage int64, slot string, limit int) ([]mesh.NodeLease, error) {
-	return t.shownAll(sqlite.Collect(ctx, t.config.Database.Reader, scanLease, selectLeases+` WHERE (l.usage, l.slot) > (?, ?) ORDER BY l.usage, l.slot LIMIT ? + 0`, usage, slot, limit))
+	return t.shownAll(t.page(ctx, usage, slot, limit))
+}
+
+func (t *Table) page(ctx context.Context, usage int64, slot string, limit int) ([]Lease, error) {
+	return sqlite.Collect(ctx, t.config.Database.Reader, scanLease, selectLeases+` WHERE (l.usage, l.slot) > (?, ?) ORDER BY l.usage, l.slot LIMIT ? + 0`, usage, slot, limit)
 }
 
 // Held returns at most limit of the leases that are held back, and the number of all.
@@ -251,14 +256,22 @@ func save(ctx context.Context, tx *sql.Tx, l *Lease) error {
 	return sqlite.Absent(err, ErrTokenTaken)
 }
 
-// Documents returns all leases as GET state has them, by the seqs of their usages and in the order of their slots.
-func (t *Table) Documents(ctx context.Context) (map[int64][]mesh.Lease, error) {
-	all := map[int64][]mesh.Lease{}
-	leases, err := sqlite.Collect(ctx, t.config.Database.Reader, scanLease, selectLeases+` ORDER BY l.usage, l.slot`)
-	for _, l := range leases {
-		all[l.Usage] = append(all[l.Usage], l.document())
-	}
-	return all, err
+// documentPage bounds the leases that Documents reads at a time.
+const documentPage = 100
+
+// Documents reads all leases as GET state has them. of returns those of a usage in the order of their slots; call it in the
+// order of the usages, and stop at the end.
+func (t *Table) Documents(ctx context.Context) (of func(usage int64) ([]mesh.Lease, error), stop func()) {
+	next, stop := iter.Pull2(sqlite.Pages(documentPage, func(behind Lease) ([]Lease, error) { return t.page(ctx, behind.Usage, behind.Slot, documentPage) }))
+	l, err, more := next()
+	return func(usage int64) (all []mesh.Lease, _ error) {
+		for ; more && err == nil && l.Usage <= usage; l, err, more = next() {
+			if l.Usage == usage {
+				all = append(all, l.document())
+			}
+		}
+		return all, err
+	}, stop
 }
 
 // SaveLeases makes the leases in a usage of a provisioning file, or changes what differs in them; their endpoints stay. With

@@ -246,9 +246,11 @@ func (g *Ledger) Adopt(ctx context.Context, owner string) error {
 
 // Adopted reports whether the values of an owner count as ours.
 func (g *Ledger) Adopted(ctx context.Context, owner string) (adopted bool, err error) {
-	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM adopted WHERE owner = ?)`, owner).Scan(&adopted)
-	})
+	var q sqlite.Queryer = g.config.Reader
+	if tx := sqlite.Tx(ctx); tx != nil {
+		q = tx
+	}
+	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM adopted WHERE owner = ?)`, owner).Scan(&adopted)
 	return adopted, err
 }
 
@@ -510,9 +512,8 @@ func (g *Ledger) CutPass(ctx context.Context) (p reconcile.Progress, err error) 
 	return p, err
 }
 
-// BeginPass stores a new pass, gives it a number, and deletes the request for it. Unless the clock began the pass, the
-// changes by nodes are part of it, and wait for no share of the writes. If the settings are not the ones that the caller
-// knows, it does nothing and returns 0.
+// BeginPass stores a new pass, gives it a number, and deletes the request for it. If the settings are not the ones that the
+// caller knows, it does nothing and returns 0.
 func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reconcile.Settings) (number int64, err error) {
 	err = g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		number = 0
@@ -521,11 +522,6 @@ func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reco
 		}
 		if err := tx.QueryRowContext(ctx, `UPDATE pass SET number = number + 1, requested = '' WHERE id = 1 RETURNING number`).Scan(&number); err != nil {
 			return err
-		}
-		if p.Report.Trigger != reconcile.TriggerInterval {
-			if _, err := tx.ExecContext(ctx, `UPDATE names SET lane = '', due = ? WHERE lane IN ('node', 'later') AND due > 0`, sqlite.Stamp(g.config.Now())); err != nil {
-				return err
-			}
 		}
 		p.Number = number
 		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = ? WHERE id = 1`, string(events.JSON(p)))
@@ -556,12 +552,12 @@ func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error
 
 // NamesAfter reads names in order. It leaves out names that the pass has counted, names
 // that wait for their zone, and probes in use: only probes are in LaneAsked with a later
-// time. A pass leaves out names in LaneLater too until they are due.
+// time.
 func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
 	return sqlite.Collect(ctx, g.config.Reader, sqlite.Text, `
 		SELECT name FROM names
 		WHERE name > ?1 AND (?2 = 0 OR pass NOT IN (?3, ?4)) AND
-		      (due IS NULL OR lane NOT GLOB 'zone *' AND NOT (due > ?5 AND (lane = 'ask' OR lane = 'later' AND ?2 > 0)))
+		      (due IS NULL OR lane NOT GLOB 'zone *' AND NOT (due > ?5 AND lane = 'ask'))
 		ORDER BY name LIMIT ?6 + 0`, cursor, pass, storedMark(reconcile.PassMark{Number: pass}),
 		storedMark(reconcile.PassMark{Number: pass, Bad: true}), sqlite.Stamp(g.config.Now()), limit)
 }

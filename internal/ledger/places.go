@@ -52,9 +52,9 @@ func (g *Ledger) storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Accou
 	return id, unused, err
 }
 
-// hasNoUser is the condition that no configuration and no service uses account a.
+// hasNoUser is the condition that no configuration and no service uses account a, and nothing can be adopted there.
 const hasNoUser = `
-	NOT EXISTS (SELECT 1 FROM services WHERE account = a.id) AND NOT EXISTS (SELECT 1 FROM configuration WHERE account = a.id)`
+	NOT EXISTS (SELECT 1 FROM unmarked WHERE account = a.id) AND NOT EXISTS (SELECT 1 FROM services WHERE account = a.id) AND NOT EXISTS (SELECT 1 FROM configuration WHERE account = a.id)`
 
 // LeaveAccount deletes an account and its secret if no configuration, service or place uses
 // it. A newer secret of a key id stays while a place needs an older one, because the
@@ -194,10 +194,20 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 	return err
 }
 
-// AddLeftovers stores leftovers, and makes their names due. It skips a name that has got a
+// AddLeftovers stores leftovers, and makes their names due, a part in each transaction. It skips a name that has got a
 // place in the zone meanwhile, or one whose zone is being found, and one whose account is gone, as that of a write test is
 // after it.
-func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
+func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) (err error) {
+	for part := range slices.Chunk(places, partNames) {
+		if err = g.addLeftovers(sqlite.Background(ctx), part); err != nil {
+			break // the next sweep finds the rest
+		}
+	}
+	return err
+}
+
+// addLeftovers is AddLeftovers for one part.
+func (g *Ledger) addLeftovers(ctx context.Context, places []reconcile.Place) error {
 	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range places {
 			var skipped bool
@@ -274,8 +284,13 @@ func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]recon
 		return nil, err
 	}
 	defer tx.Rollback()
-	places, err := sqlite.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE state = 'leftover' AND id > ? ORDER BY id LIMIT ? + 0`, after, limit)
 	l := loader{ledger: g, q: tx, accounts: map[int64]*reconcile.Account{}}
+	return l.left(ctx, selectPlaces+` WHERE state = 'leftover' AND id > ?1 UNION ALL`+selectUnmarked+` WHERE id > ?1 ORDER BY id LIMIT ?2 + 0`, after, limit)
+}
+
+// left reads leftovers with their accounts.
+func (l *loader) left(ctx context.Context, query string, args ...any) ([]reconcile.StoredPlace, error) {
+	places, err := sqlite.Collect(ctx, l.q, scanPlace, query, args...)
 	for i := range places {
 		a, err := l.account(ctx, places[i].Place.Account.ID)
 		if err != nil {
@@ -308,20 +323,20 @@ func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
 // ErrNoLeftover if there is none.
 func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		p, err := scanPlace(tx.QueryRowContext(ctx, selectPlaces+` WHERE id = ? AND state = 'leftover'`, id))
-		if err != nil {
-			return err
-		}
 		l := loader{ledger: g, q: tx, accounts: map[int64]*reconcile.Account{}}
-		account, err := l.account(ctx, p.Place.Account.ID)
-		if err != nil {
+		left, err := l.left(ctx, selectPlaces+` WHERE id = ?1 AND state = 'leftover' UNION ALL`+selectUnmarked+` WHERE id = ?1`, id)
+		switch {
+		case err != nil:
+			return err
+		case len(left) == 0:
+			return ErrNoLeftover
+		case left[0].Place.Fault.Code == reconcile.CodeMaybeOurs:
+			return g.dropUnmarked(ctx, tx, left[0].Place)
+		}
+		if _, err := g.changePlaces(ctx, tx, nil, []reconcile.Place{left[0].Place}); err != nil {
 			return err
 		}
-		p.Place.Account = *account
-		if _, err := g.changePlaces(ctx, tx, nil, []reconcile.Place{p.Place}); err != nil {
-			return err
-		}
-		return g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
+		return g.MarkDue(ctx, tx, left[0].Place.Name, reconcile.LaneAsked)
 	})
 }
 

@@ -30,8 +30,8 @@ const ACME = "acme"
 // ChallengeName returns the owner name of the challenges for a name.
 func ChallengeName(name string) string { return "_acme-challenge." + name }
 
-// plainFormats are the formats without parameters.
-var plainFormats = []string{Mesh1, URLs, HostPort, Address, EasyTierSRV, IP4P, DNSAddr, Iroh}
+// PlainFormats are the formats without parameters.
+var PlainFormats = []string{Mesh1, URLs, HostPort, Address, EasyTierSRV, IP4P, DNSAddr, Iroh}
 
 // MaxFormats is the greatest number of formats of one usage.
 const MaxFormats = 16
@@ -63,12 +63,12 @@ func ParseFormats(names []string) ([]string, error) {
 }
 
 func parse(name string) (format string, fault msg.Text) {
-	if slices.Contains(plainFormats, name) {
+	if slices.Contains(PlainFormats, name) {
 		return name, ""
 	}
 	labels, ok := strings.CutPrefix(name, SRV)
 	if !ok {
-		return "", msg.Textf("there is no such format: want %s or srv:_service._tcp", strings.Join(plainFormats, ", "))
+		return "", msg.Textf("there is no such format: want %s or srv:_service._tcp", strings.Join(PlainFormats, ", "))
 	}
 	labels = strings.ToLower(labels)
 	service, proto, _ := strings.Cut(labels, ".")

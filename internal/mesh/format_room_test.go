@@ -64,7 +64,7 @@ func TestFirstHaveRoom(t *testing.T) {
 	for i := range 1000 {
 		endpoints = append(endpoints, Endpoint{Text: fmt.Sprintf("tcp://192.0.2.%d:%d", i%250, 1000+i), PeerID: ed25519ID})
 	}
-	for format, want := range map[string]int{HostPort: 17, DNSAddr: 100, SRV + "_x._tcp": 605, IP4P: 1000} {
+	for format, want := range map[string]int{HostPort: 17, DNSAddr: 100, SRV + "_x._tcp": 100, EasyTierSRV: 100, IP4P: 100} {
 		set := FormatSets([]string{format}, parent, endpoints)[0]
 		if len(set.Values) != want || len(set.LeftOut) != len(endpoints)-want {
 			t.Errorf("%s: %d values, %d left out; want %d values", format, len(set.Values), len(set.LeftOut), want)
@@ -74,11 +74,28 @@ func TestFirstHaveRoom(t *testing.T) {
 			t.Errorf("%s: the values are not those of the first endpoints", format)
 		}
 	}
-	if got := FormatSets([]string{DNSAddr}, parent, endpoints)[0].LeftOut[0].Reason.String(); got != "clients read at most 100 records at a name" {
+	if got := FormatSets([]string{DNSAddr}, parent, endpoints)[0].LeftOut[0].Reason.String(); got != "too_many" {
 		t.Errorf("the reason is %q", got)
 	}
 	if got := FormatSets([]string{HostPort}, parent, endpoints)[0].LeftOut[0].Reason.String(); got != "the DNS answer would have 530 octets, 512 at most" {
 		t.Errorf("the reason is %q", got)
+	}
+}
+
+// TestMostRecords: a set has 100 records, whichever formats it serves. Each slot has its turn before a slot has a second one.
+func TestMostRecords(t *testing.T) {
+	for _, formats := range [][]string{{Address}, {IP4P}, {SRV + "_x._tcp"}, {EasyTierSRV, SRV + "_easytier._tcp"}} {
+		for _, slots := range []int{100, 101} {
+			endpoints := []Endpoint{{Text: "tcp://192.0.2.254:1", Slot: "0"}} // with its second one a slot has more than its share
+			for i := range slots - 1 {
+				endpoints = append(endpoints, Endpoint{Text: fmt.Sprintf("tcp://192.0.2.%d:1", 100+i), Slot: fmt.Sprint(i)})
+			}
+			set := FormatSets(formats, parent, endpoints)[0]
+			over := max(0, slots-100)
+			if len(set.Values) != slots-over || len(set.LeftOut) != over || over > 0 && set.LeftOut[0] != (LeftOut{endpoints[1], TooMany}) {
+				t.Errorf("%v, %d endpoints: %d values, left out %v", formats, slots, len(set.Values), set.LeftOut)
+			}
+		}
 	}
 }
 

@@ -23,8 +23,7 @@ const (
 type rule struct {
 	home   string // where a set without values stands
 	typ    string // of the records at home
-	values int    // greatest number of values of a set; 0 any
-	octets int    // greatest size of an answer
+	octets int    // greatest size of an answer; 0 any
 
 	// records returns the records of one endpoint, or the reason why the format has none for it.
 	records func(e endpoint) ([]record, msg.Text)
@@ -38,18 +37,16 @@ const (
 	// loses what is beyond it.
 	maxUDP = 512
 
-	// maxOctets is the greatest size of any other answer. One update message of at most 64 KiB has room
-	// for two such sets: the old one and the new one.
-	maxOctets = 30000
-
-	// maxDNSAddr is the greatest number of records that libp2p reads.
-	maxDNSAddr = 100
+	// maxRecords is the greatest number of records of a set: BIND since 9.18.28 answers SERVFAIL for a name with more, and as
+	// a secondary it refuses the whole zone (max-records-per-type). libp2p reads no more either. The records have at
+	// most 28 000 octets, so one update message of 64 KiB has room for the old set and the new one.
+	maxRecords = 100
 )
 
 // ruleOf returns the rule of a format that Parse returned. ok is false for a format without records of
 // its own. parent is <prefix>.<domain>.
 func ruleOf(format, parent string) (r rule, ok bool) {
-	r = rule{home: parent, typ: typeTXT, octets: maxOctets}
+	r = rule{home: parent, typ: typeTXT}
 	switch format {
 	case HostPort:
 		r.octets = maxUDP
@@ -64,7 +61,7 @@ func ruleOf(format, parent string) (r rule, ok bool) {
 		r.home, r.typ = "ip4p."+parent, typeAAAA
 		r.records = func(e endpoint) ([]record, msg.Text) { return ip4p(r.home, e) }
 	case DNSAddr:
-		r.home, r.values = "_dnsaddr."+parent, maxDNSAddr
+		r.home = "_dnsaddr." + parent
 		r.records = func(e endpoint) ([]record, msg.Text) { return dnsAddr(r.home, e) }
 	case Iroh:
 		r.home = "_iroh." + parent
@@ -198,8 +195,11 @@ func dnsAddr(name string, e endpoint) ([]record, msg.Text) {
 	return []record{{name, typeTXT, value}}, ""
 }
 
-// NoPeerID is the reason of formats that need one.
-var NoPeerID = msg.Say("the endpoint has no peer_id")
+// Reasons to leave an endpoint out.
+var (
+	NoPeerID = msg.Say("the endpoint has no peer_id")
+	TooMany  = msg.Say("too_many") // maxRecords have their turns before it
+)
 
 // iroh returns the address of an endpoint: one address a record, because iroh drops a list without a
 // word. Relays are not published: the scheme does not tell a relay from another web server.

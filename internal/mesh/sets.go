@@ -3,6 +3,7 @@
 package mesh
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -52,6 +53,36 @@ func FormatSets(formats []string, name string, endpoints []Endpoint) []FormatSet
 		}
 	}
 	return c.sets
+}
+
+// Homes returns the sets at which formats can have values below a name: those of some endpoints, and those whose owner names depend on
+// no endpoint.
+func Homes(formats []string, name string, endpoints []Endpoint) []FormatSet {
+	var samples []Endpoint
+	for _, scheme := range []string{"tcp", "udp", "wg", "quic", "ws", "wss", "faketcp"} {
+		samples = append(samples, Endpoint{Text: scheme + "://192.0.2.1:1"}, Endpoint{Text: scheme + "://[2001:db8::1]:1"})
+	}
+	return append(FormatSets(formats, name, endpoints), slices.DeleteFunc(FormatSets(formats, name, samples), func(s FormatSet) bool {
+		return strings.HasPrefix(s.Name, "192-0-2-1.") || strings.HasPrefix(s.Name, "2001-0db8-0000-") // addresses of the samples
+	})...)
+}
+
+// MayMake reports whether a value at an owner name has the form that a format gives it.
+func MayMake(name, typ, value string) bool {
+	switch label, _, _ := strings.Cut(name, "."); {
+	case typ == typeSRV:
+		return strings.HasPrefix(value, "1 1 ")
+	case label == "ip4p":
+		return strings.HasPrefix(value, "2001::")
+	case typ != typeTXT:
+		return true
+	case label == "_dnsaddr":
+		return strings.HasPrefix(value, "dnsaddr=/")
+	case label == "_iroh":
+		return strings.HasPrefix(value, "addr=")
+	}
+	_, err := netip.ParseAddrPort(value)
+	return err == nil
 }
 
 // different returns the first of each of the entries that are the same.
@@ -147,9 +178,9 @@ func (c *collection) share(r rule, home place, requests []*request) {
 		value := q.records[0].value
 		switch {
 		case has[value]:
-		case r.values > 0 && len(has) >= r.values:
-			q.refusal = msg.Textf("clients read at most %d records at a name", r.values)
-		case octets+size > r.octets:
+		case len(has) >= maxRecords:
+			q.refusal = TooMany
+		case r.octets > 0 && octets+size > r.octets:
 			if large[size] == "" {
 				large[size] = msg.Textf("the DNS answer would have %d octets, %d at most", octets+size, r.octets)
 			}

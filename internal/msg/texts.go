@@ -119,6 +119,7 @@ const (
 
 	OwnerInvalid ID = "owner_invalid"
 	OwnerIsOwn   ID = "owner_is_own"
+	OwnerNotOwn  ID = "owner_not_own"
 	BackupRuns   ID = "backup_runs"
 
 	UnknownNotification      ID = "unknown_notification"
@@ -271,6 +272,8 @@ const (
 	UnsupportedType  ID = "unsupported_record_type"
 	NameNotAllowed   ID = "name_not_allowed"
 	DatabaseFailed   ID = "database_down"
+	NotInReplica     ID = "not_in_replica"
+	MaybeOurs        ID = "maybe_ours"
 )
 
 // Parts of messages about events. Each kind of event is the ID of its name in messages and on the status page.
@@ -354,5 +357,6 @@ const (
 	ValueMissing ID = "value_missing"
 	NotDelegated ID = "not_delegated"
 	CAARefuses   ID = "caa_refuses"
+	SerialStands ID = "serial_stands"
 	NoResolver   ID = "no_resolver"
 )

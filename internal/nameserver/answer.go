@@ -206,6 +206,8 @@ func (s *Server) look(ctx context.Context, r *request, from asker) (Found, error
 		return s.backend.Look(ctx, name, r.records[:0])
 	}
 	found := Found{Apex: len(name), Exists: true, Records: r.records[:0]}
+	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
+	defer cancel()
 	err := s.versions.Version(ctx, s.catalog, func(v Version) error {
 		found.Serial = v.Serial
 		return nil

@@ -24,8 +24,7 @@ type Found struct {
 // Backend is the source of the answers. Concurrent calls must be safe.
 type Backend interface {
 	// Look returns the data at a name, which is in wire form with letters in lower case. It
-	// appends to buffer for the result's Records. It takes at most AnswerTime. The end of ctx does
-	// not stop it, because the server answers queries that have arrived while it stops.
+	// appends to buffer for the result's Records. It takes at most AnswerTime.
 	Look(ctx context.Context, name []byte, buffer []byte) (Found, error)
 	// Addresses returns this host's addresses, the answer for the server's name.
 	Addresses(ctx context.Context) []netip.Addr

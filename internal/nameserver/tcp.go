@@ -37,6 +37,8 @@ func newLimiter(places int) *connlimit.Limiter {
 func (s *Server) serveTCP(ctx context.Context, listener net.Listener) error {
 	var open sync.WaitGroup
 	defer open.Wait()
+	answering, end := context.WithCancel(context.WithoutCancel(ctx)) // what has arrived is answered after ctx
+	defer end()                                                      // of the transfers that last longer
 	defer s.drain()
 	defer listener.Close() // a new client is refused, or waits for the next program
 	for {
@@ -47,7 +49,7 @@ func (s *Server) serveTCP(ctx context.Context, listener net.Listener) error {
 		if err != nil {
 			return err
 		}
-		open.Go(func() { s.serveConn(ctx, c.(*connlimit.Conn)) })
+		open.Go(func() { s.serveConn(answering, c.(*connlimit.Conn)) })
 	}
 }
 

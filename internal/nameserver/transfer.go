@@ -128,25 +128,39 @@ func (t *transfers) writeMetrics(page *daemon.Page) {
 	page.Figure(t.octets.Load())
 }
 
-// begin waits for a place for a transfer to a peer. It reports false if there is none in time, and at once for
-// one request too many: a key comes from many addresses, and must not take the connections of other clients.
-func (t *transfers) begin(ctx context.Context, to peer) (end func(), ok bool) {
+// ask takes a place among those of a peer that have or wait for one. It reports false if there is none.
+func (t *transfers) ask(to peer) (own turns, ok bool) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	own, known := t.peers[to]
 	if !known {
 		own = turns{make(chan struct{}, maxAsked), make(chan struct{}, maxOfPeer)}
 		t.peers[to] = own
 	}
-	t.mu.Unlock()
 	select {
 	case own.asked <- struct{}{}:
+		return own, true
 	default:
+		return own, false
+	}
+}
+
+// begin waits for a place for a transfer to a peer. It reports false if there is none in time, and at once for
+// one request too many: a key comes from many addresses, and must not take the connections of other clients.
+func (t *transfers) begin(ctx context.Context, to peer) (end func(), ok bool) {
+	own, ok := t.ask(to)
+	if !ok {
 		return nil, false
 	}
-	taken := []chan struct{}{own.asked}
+	taken := []chan struct{}{}
 	end = func() {
 		for _, places := range taken {
 			<-places
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if <-own.asked; len(own.asked) == 0 {
+			delete(t.peers, to)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
@@ -212,7 +226,7 @@ func (s *Server) transfer(ctx context.Context, conn net.Conn, packet []byte, fro
 	if err == nil {
 		s.answered[dns.RcodeSuccess].Add(1)
 		s.tcp.count(t.reply.Bytes(), from.at)
-	} else if !errors.As(err, new(*net.OpError)) {
+	} else if !errors.As(err, new(*net.OpError)) && !errors.Is(err, context.Canceled) {
 		s.failed(ctx, dns.Question{Name: t.apex, Type: q.Type, Class: q.Class}, err)
 	}
 	return transferred{key, t.apex, t.serial}, true, err

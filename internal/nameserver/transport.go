@@ -20,6 +20,7 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 	packet := make([]byte, maxUDPQuery)
 	control := make([]byte, destinationSize)
 	var answer []byte
+	answering := context.WithoutCancel(ctx) // what has arrived is answered
 	for {
 		n, controlled, _, from, err := conn.ReadMsgUDPAddrPort(packet, control)
 		if err != nil {
@@ -32,7 +33,7 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 			return err
 		}
 		asking := asker{address: from.Addr().Unmap(), limit: maxUDP, at: time.Now()}
-		if answer = s.answerSafely(ctx, answer[:0], packet[:n], asking); len(answer) > 0 {
+		if answer = s.answerSafely(answering, answer[:0], packet[:n], asking); len(answer) > 0 {
 			// An answer that cannot be sent (port 0, no route back) concerns only its client.
 			conn.WriteMsgUDPAddrPort(answer, fromDestination(control[:controlled]), from)
 		}

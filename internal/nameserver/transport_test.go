@@ -397,11 +397,34 @@ func TestClientThatDoesNotReadIsCutOff(t *testing.T) {
 	})
 }
 
+// heldZones are zones and a catalog whose data is read from hold on, as long as the context of the query allows.
+type heldZones struct {
+	*zones
+	longZone
+}
+
+func (z heldZones) Look(ctx context.Context, name, buffer []byte) (Found, error) {
+	found, err := z.zones.Look(ctx, name, buffer)
+	return found, cmp.Or(err, ctx.Err())
+}
+
+func (z heldZones) Version(ctx context.Context, apex dns.Name, read func(Version) error) error {
+	z.hold <- struct{}{}
+	<-z.hold
+	return cmp.Or(ctx.Err(), z.longZone.Version(ctx, apex, read))
+}
+
+// TestServeFinishesWhatIsInFlight: a query that reads the database when the server stops is answered, whatever it reads.
 func TestServeFinishesWhatIsInFlight(t *testing.T) {
-	for _, network := range []string{"udp", "tcp"} {
-		backend := testZones()
+	for _, test := range []struct{ network, question string }{
+		{"udp", "SOA example.com"}, {"tcp", "SOA example.com"}, {"udp", "SOA catalog.invalid"}, {"tcp", "SOA catalog.invalid"}, {"tcp", "AXFR example.com"},
+	} {
+		network := test.network
+		backend := heldZones{testZones(), longZone(1)}
 		backend.hold = make(chan struct{})
-		s, err := Listen(Config{Addresses: []string{"127.0.0.1:0"}}, backend, slog.New(slog.DiscardHandler))
+		log := &support.Log{}
+		config := Config{Addresses: []string{"127.0.0.1:0"}, Peers: backend, Versions: backend, Catalog: name("catalog.invalid")}
+		s, err := Listen(config, backend, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -410,7 +433,7 @@ func TestServeFinishesWhatIsInFlight(t *testing.T) {
 		go func() { served <- s.Serve(ctx) }()
 		idle := dial(t, "tcp", s.Addr())
 		conn := dial(t, network, s.Addr())
-		query := question("SOA example.com")
+		query := question(test.question)
 		send(t, conn, query.Pack())
 		<-backend.hold // the query is being answered
 		cancel()
@@ -418,8 +441,8 @@ func TestServeFinishesWhatIsInFlight(t *testing.T) {
 			t.Error("an idle connection got an answer")
 		}
 		backend.hold <- struct{}{}
-		if answer, err := receive(conn); err != nil || len(answer) < 50 {
-			t.Errorf("%s: %x, %v", network, answer, err)
+		if answer, err := receive(conn); err != nil || len(answer) < 50 || answer[3]&15 != 0 || log.String() != "" {
+			t.Errorf("%v: %x, %v, the log %s", test, answer, err, log.String())
 		}
 		if err := <-served; err != nil {
 			t.Errorf("%s: Serve: %v", network, err)

@@ -97,6 +97,8 @@ func (v *view) zoneRow(z reconcile.ZoneState, known bool) *row {
 		r.Level, r.State = "idle", v.Say("zone unknown")
 	case z.Fault.Code != "":
 		r.Level, r.State = "bad", v.Say("zone down")
+	case z.Warning.Code != "":
+		r.Level, z.Fault = "busy", z.Warning
 	}
 	if z.Apex != "" && z.Apex != z.Zone {
 		r.Facts = append(r.Facts, v.Say("apex", msg.Printable(z.Apex)))

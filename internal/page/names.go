@@ -223,7 +223,11 @@ func (v *view) recordRows(name string, records []reconcile.FormatState) (rows []
 			r.Facts = append(r.Facts, v.Say("left out", len(f.LeftOut)))
 		}
 		for _, l := range f.LeftOut {
-			label, last := v.Say("is left out", short(l.Reason.In(v.in), maxDetail)), len(r.Values)-1
+			reason := l.Reason.In(v.in)
+			if l.Reason == mesh.TooMany {
+				reason = v.Say("too many")
+			}
+			label, last := v.Say("is left out", short(reason, maxDetail)), len(r.Values)-1
 			if r.Values[last].Label != label {
 				r.Values = append(r.Values, pair{label, short(l.Endpoint.Text, maxDetail)})
 			} else if len(r.Values[last].Text) < maxValues {

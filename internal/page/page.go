@@ -164,12 +164,10 @@ func (v *view) content(r *http.Request, fill func(*view, context.Context) error)
 // send writes a page.
 func (v *sheet) send(w http.ResponseWriter, status int, content []byte) {
 	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
+	web.Private(h, "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(content)))
 	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "Accept, Accept-Language")
 	if v.every != "" {
 		h.Set("Refresh", v.every)

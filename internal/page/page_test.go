@@ -573,6 +573,10 @@ func TestZones(t *testing.T) {
 	}
 	w.WritesLeft = func() map[string]uint64 { return map[string]uint64{"alidns": 97} }
 	w.want("/zones", "<b>example.com</b>", `good">ok<`, "(3 days ago) · Alibaba Cloud DNS · in the zone com · writes left for nodes: 97", "Secondaries", "There is no secondary")
+	w.Zone = func(int64, string) (reconcile.ZoneState, bool) {
+		return reconcile.ZoneState{Since: w.at, Warning: reconcile.Fault{Code: "serial_stands", Detail: "pdnsutil set-meta"}}, true
+	}
+	w.want("/zones", `busy">ok<`, "moves the zone", "pdnsutil set-meta", "Run this command at the host of PowerDNS.")
 	w.Secondaries = func(_ context.Context, limit int, _ msg.Language, tell func(string, string, mesh.SecondaryZone)) error {
 		tell("ns2", "192.0.2.2:53", mesh.SecondaryZone{Zone: "a.example", Serial: 5, Fetched: new(uint32(5))})
 		tell("ns3", "192.0.2.3:53", mesh.SecondaryZone{Zone: "a.example", Serial: 5, Fetched: new(uint32(4)), Lag: 90, Error: "no answer to NOTIFY"})

@@ -145,10 +145,11 @@ func (v aliDNS) details(ctx context.Context, z zone) zone {
 type aliRecord struct {
 	RecordId, RR, Type, Value, Line, Status string
 	TTL                                     uint32
+	Weight                                  any // of an address; DNS never gives one with 0
 }
 
 func (e aliRecord) entry() entry {
-	off := e.Line != aliLine || e.Status == "DISABLE" // disabled, or not for every resolver
+	off := e.Line != aliLine || e.Status == "DISABLE" || fmt.Sprint(e.Weight) == "0" // disabled, or not for every resolver
 	return entry{id: e.RecordId, host: e.RR, kind: e.Type, text: e.Value, ttl: e.TTL, off: off}
 }
 

@@ -76,6 +76,8 @@ type zone struct {
 	minTTL  uint32   // seconds, the least that the vendor accepts in this zone
 	servers []string // the vendor's name servers for the zone, if the API tells
 	fault   error    // the reason why the zone must not be changed
+	warning error    // see Authority.Warning
+	primary bool     // the server sends the changes to secondaries when it is asked
 }
 
 // record is one record of a set.
@@ -85,6 +87,7 @@ type record struct {
 	raw   string // the vendor's spelling of the value; "" if it is to be spelled anew
 	ttl   uint32
 	off   bool // disabled or for some resolvers only: the client must not touch it
+	hides bool // off, and as long as it stands no resolver gets a value of the set
 }
 
 // recordSet is the records of one type, and the alias, at a name.
@@ -178,9 +181,10 @@ func aliased(name, target string) *Error {
 
 func (s recordSet) values() RRset {
 	var set RRset
+	hidden := slices.ContainsFunc(s.records, func(r record) bool { return r.hides })
 	for _, r := range s.records {
 		switch {
-		case r.off:
+		case r.off || hidden:
 			set.Off = append(set.Off, r.value)
 		case !slices.ContainsFunc(set.Values, r.value.Equal):
 			set.TTL = cmp.Or(set.TTL, s.ttl, r.ttl)
@@ -242,7 +246,7 @@ func newPlan(z zone, at setKey, seen recordSet, ch Change) (plan, error) {
 		return p, aliased(at.name, seen.alias)
 	}
 	for _, r := range seen.records {
-		if r.off && slices.ContainsFunc(p.add, r.value.Equal) {
+		if r.hides && len(p.add) > 0 || r.off && slices.ContainsFunc(p.add, r.value.Equal) {
 			return p, &Error{Kind: Conflict, Detail: msg.Textf("%s: the record is there, but disabled or for some resolvers only", at.name)}
 		}
 	}
@@ -380,10 +384,11 @@ func (p plan) shownBy(set recordSet) bool {
 	return !slices.ContainsFunc(p.remove, stays) && !slices.ContainsFunc(p.copies, twice)
 }
 
-// Authority returns the names of the vendor's servers, if the API tells them, and no server to ask.
+// Authority returns the names of the vendor's servers, if the API tells them, and no server to ask. It makes no call for a zone
+// that Zone has returned.
 func (c *Client) Authority(ctx context.Context, zone string) (Authority, error) {
 	z, err := c.named(ctx, zone)
-	return Authority{Names: z.servers}, err
+	return Authority{Names: z.servers, Warning: z.warning}, err
 }
 
 // sameValues compares two sets of values, in any order.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -202,6 +203,7 @@ func cloudflarePublic(entries []cloudflareZone) (zones []zone) {
 type cloudflareShown struct {
 	ID, Name, Type, Content string
 	TTL                     uint32
+	Proxied                 bool // DNS has addresses of the vendor instead
 	Data                    *cloudflareSRV
 }
 
@@ -213,27 +215,55 @@ type cloudflareSRV struct {
 	Target   string `json:"target"`
 }
 
-// entry marks a CNAME at the zone's own name as off: the vendor flattens it, so it excludes no record.
+// entry marks a CNAME at the zone's own name as off: the vendor flattens it, so it excludes no record. An address that is proxied
+// hides all addresses of the name.
 func (e cloudflareShown) entry(z zone) entry {
 	if e.TTL == 1 {
 		e.TTL = cloudflareAutoTTL
 	}
 	name := dns.Fold(e.Name)
-	off := e.Type == "CNAME" && name == z.name
+	hides := e.Proxied && e.Type != "CNAME"
+	off := hides || e.Type == "CNAME" && name == z.name
 	text := e.Content
 	if d := e.Data; d != nil && e.Type == string(SRV) {
 		text = fmt.Sprintf("%d %d %d %s", d.Priority, d.Weight, d.Port, d.Target)
 	}
-	return entry{id: e.ID, host: relative(name, z), kind: e.Type, text: text, ttl: e.TTL, off: off}
+	return entry{id: e.ID, host: relative(name, z), kind: e.Type, text: text, ttl: e.TTL, off: off, hides: hides}
 }
 
+// entries returns a proxied address of the other family, too: the vendor proxies all addresses of a name if one is proxied
+// (https://developers.cloudflare.com/dns/proxy-status/).
 func (v *cloudflare) entries(ctx context.Context, z zone, host, kind string) pageOf[entry] {
 	query := url.Values{"type": {kind}, "per_page": {cloudflareRecords}}
 	if host != "" {
 		query.Set("name.exact", absolute(host, z))
 	}
-	c := call{name: "list records", method: http.MethodGet, path: cloudflarePath(z), query: query}
-	return formed(cloudflareList[cloudflareShown](ctx, v, c), func(e cloudflareShown) entry { return e.entry(z) })
+	list := func(query url.Values) pageOf[entry] {
+		c := call{name: "list records", method: http.MethodGet, path: cloudflarePath(z), query: query}
+		return formed(cloudflareList[cloudflareShown](ctx, v, c), func(e cloudflareShown) entry { return e.entry(z) })
+	}
+	other := map[string]string{"A": "AAAA", "AAAA": "A"}[kind]
+	if other == "" {
+		return list(query)
+	}
+	hiding, proxied, fetch := []entry(nil), maps.Clone(query), list(query)
+	proxied["type"], proxied["proxied"] = []string{other}, []string{"true"}
+	return func(page, given int) (entries []entry, total *int, err error) {
+		if page == 1 {
+			if hiding, err = paged(list(proxied)); err != nil {
+				return nil, nil, err
+			}
+			hiding = slices.DeleteFunc(hiding, func(e entry) bool { return !e.hides })
+			for i := range hiding {
+				hiding[i].kind = kind
+			}
+		}
+		entries, total, err = fetch(page, given)
+		if *total += len(hiding); page == 1 {
+			entries = append(entries, hiding...)
+		}
+		return entries, total, err
+	}
 }
 
 func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_records" }

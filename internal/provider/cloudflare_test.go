@@ -129,3 +129,41 @@ func TestLooseTXT(t *testing.T) {
 		}
 	}
 }
+
+// TestCloudflareProxied: addresses at a name of which one is proxied, of either family, are in no answer of DNS. A TXT value there is.
+func TestCloudflareProxied(t *testing.T) {
+	const name, v4, v6 = "a." + cloudtest.Zone, "192.0.2.1", "2001:db8::1"
+	c, client := openNamed(t, "cloudflare")
+	change := func(at string, kind Type, value string) Change {
+		return Change{Zone: cloudtest.Zone, Name: at, Type: kind, Add: []Value{{value}}, TTL: 60}
+	}
+	want := func(what string, kind Type, values, off int, refusal Kind) {
+		t.Helper()
+		set, err := client.Read(t.Context(), cloudtest.Zone, name, kind)
+		if err != nil || len(set.Values) != values || len(set.Off) != off {
+			t.Errorf("%s: %+v, %v, want %d and %d off", what, set, err, values, off)
+		}
+		one := change(name, kind, map[Type]string{A: "192.0.2.2", AAAA: "2001:db8::2", TXT: what}[kind])
+		one.Seen = set
+		if err := client.Change(t.Context(), one); KindOf(err) != refusal || refusal != "" && !Unmade(err) {
+			t.Errorf("%s: %v, want %q", what, err, refusal)
+		}
+		c.RemoveRecord(t, name, string(kind), one.Add[0].Text())
+		c.Remove(t, name, one.Add[0])
+	}
+	c.AddRecord(t, name, "A", v4)
+	c.AddRecord(t, name, "AAAA", v6)
+	want("no proxy", A, 1, 0, "")
+	c.SwitchOff(name, "A", true)
+	want("its own proxy", A, 0, 1, Conflict)
+	want("the other family's proxy", AAAA, 0, 2, Conflict)
+	want("another type", TXT, 0, 0, "")
+	many := []Change{change(name, AAAA, "2001:db8::3"), change("b."+cloudtest.Zone, AAAA, v6), change("c."+cloudtest.Zone, A, v4), change("d."+cloudtest.Zone, A, v4), change(name, TXT, "x")}
+	for i, err := range client.ChangeAll(t.Context(), many) {
+		if want := map[bool]Kind{true: Conflict}[i == 0]; KindOf(err) != want {
+			t.Errorf("change %d of many: %v, want %q", i, err, want)
+		}
+	}
+	c.SwitchOff(name, "A", false)
+	want("no proxy any more", AAAA, 1, 0, "")
+}

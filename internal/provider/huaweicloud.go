@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -126,6 +127,7 @@ type huaweiSet struct {
 	ID, Name, Type, Status, Line string
 	TTL                          uint32
 	Records                      []string
+	Weight                       any // 0: a standby of the other sets of its name
 }
 
 func (s huaweiSet) forAll() bool  { return s.Line == "" || s.Line == huaweiLine }
@@ -133,7 +135,7 @@ func (s huaweiSet) pending() bool { return strings.HasPrefix(s.Status, "PENDING_
 
 // off reports whether the user or the vendor has disabled a set.
 func (s huaweiSet) off() bool {
-	return slices.Contains([]string{"DISABLE", "FREEZE", "ILLEGAL"}, s.Status)
+	return fmt.Sprint(s.Weight) == "0" || slices.Contains([]string{"DISABLE", "FREEZE", "ILLEGAL"}, s.Status)
 }
 
 // huaweiList returns a page of a list.
@@ -174,9 +176,10 @@ func (v *huaweiCloud) search(ctx context.Context, name string) pageOf[zone] {
 
 func huaweiSets(z zone) string { return "/v2/zones/" + url.PathEscape(z.id) + "/recordsets" }
 
-// sets returns a page of record sets, as entries does: one for every resolver, and those of other lines.
+// sets returns a page of record sets, as entries does: one for every resolver, and those of other lines. The list of version 2
+// does not tell lines and weights.
 func (v *huaweiCloud) sets(ctx context.Context, z zone, host, kind string) pageOf[huaweiSet] {
-	c := call{name: "ListRecordSetsByZone", path: huaweiSets(z), query: url.Values{"type": {kind}}}
+	c := call{name: "ListRecordSetsByZone", path: strings.Replace(huaweiSets(z), "v2", "v2.1", 1), query: url.Values{"type": {kind}}}
 	if host != "" {
 		c.query.Set("name", absolute(host, z)+".")
 		c.query.Set("search_mode", "equal")

@@ -105,8 +105,29 @@ func openPDNS(ans answer) (reply, error) {
 func (v *powerDNS) zone(ctx context.Context, name string) (zone, bool, error) {
 	zones, err := v.zonesWhere(ctx, url.Values{"zone": {name + "."}})
 	z, found := pick(zones, name)
-	return z, found, cmp.Or(err, z.fault)
+	if err = cmp.Or(err, z.fault); err != nil || !found {
+		return zone{}, false, err
+	}
+	return v.complete(ctx, z), true, nil
 }
+
+// complete adds a warning if changes by the API leave the zone's serial as it is. Servers before 4.2 do not tell.
+func (v *powerDNS) complete(ctx context.Context, z zone) zone {
+	var shown struct {
+		API  *string `json:"soa_edit_api"`
+		Edit string  `json:"soa_edit"`
+	}
+	c := call{name: "read zone", method: http.MethodGet, path: pdnsZone(z), query: url.Values{"rrsets": {"false"}}}
+	if err := v.do(ctx, c, &shown); err != nil || shown.API == nil {
+		return z
+	}
+	if how := strings.ToUpper(*shown.API); how == "" || how == "OFF" || how == "SOA-EDIT" && shown.Edit == "" {
+		z.warning = &Error{Kind: SerialStands, Detail: msg.Say("pdnsutil set-meta " + z.name + " SOA-EDIT-API DEFAULT")}
+	}
+	return z
+}
+
+func pdnsZone(z zone) string { return "/zones/" + url.PathEscape(z.id) }
 
 // zones asks without DNSSEC details, because the server takes long to compute them.
 func (v *powerDNS) zones(ctx context.Context) ([]zone, error) {
@@ -125,6 +146,8 @@ func (v *powerDNS) zonesWhere(ctx context.Context, query url.Values) (zones []zo
 	for _, e := range entries {
 		z := zone{id: e.ID, name: dns.Fold(e.Name)}
 		switch strings.ToLower(e.Kind) {
+		case "master", "primary", "producer":
+			z.primary = true
 		case "slave", "secondary", "consumer": // the API accepts changes, and the next transfer undoes them
 			z.fault = &Error{Kind: Permission, Detail: msg.Textf("the zone %q is a copy on this server (%s): change it at its primary", z.name, e.Kind)}
 		}
@@ -143,7 +166,7 @@ type pdnsSet struct {
 // sets reads the part of a zone that the query selects.
 func (v *powerDNS) sets(ctx context.Context, z zone, query url.Values, sets *zoneSets) (unread error) {
 	var answer struct{ RRsets []struct{} }
-	c := call{name: "read zone", method: http.MethodGet, path: "/zones/" + url.PathEscape(z.id), query: query}
+	c := call{name: "read zone", method: http.MethodGet, path: pdnsZone(z), query: query}
 	c.list = &list{"rrsets", func(d *json.Decoder) error {
 		var s pdnsSet
 		if err := d.Decode(&s); err != nil {
@@ -329,15 +352,19 @@ func pdnsChange(at setKey, set recordSet, ttl uint32) any {
 	return change
 }
 
-// write makes changes in one transaction. Writes do not overlap: with SQLite the server answers 500 to
-// one of two.
+// write makes changes in one transaction, and has a primary zone's server tell its secondaries, which it would do a minute later.
+// Writes do not overlap: with SQLite the server answers 500 to one of two.
 func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
-	c := call{name: "change zone", method: http.MethodPatch, path: "/zones/" + url.PathEscape(z.id), data: map[string]any{"rrsets": changes}}
+	c := call{name: "change zone", method: http.MethodPatch, path: pdnsZone(z), data: map[string]any{"rrsets": changes}}
 	if !v.turn.take(ctx) {
 		return unmade(v.api.unreached(ctx, c, ctx.Err()))
 	}
 	defer v.turn.end()
-	return v.do(ctx, c, nil)
+	err := v.do(ctx, c, nil)
+	if err == nil && z.primary {
+		v.do(ctx, call{name: "notify secondaries", method: http.MethodPut, path: pdnsZone(z) + "/notify"}, nil) // the change stands without it
+	}
+	return err
 }
 
 // RefusedAlways returns the reason why a provider refuses a value whatever its settings are, "" if it may

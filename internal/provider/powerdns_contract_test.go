@@ -2,12 +2,15 @@ package provider_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
@@ -242,6 +245,65 @@ func TestPowerDNSRefusals(t *testing.T) {
 	s.call(t, http.MethodDelete, "/zones/example.com.", "")
 	_, err = client.Read(t.Context(), servertest.Zone, "a.example.com", provider.TXT)
 	wantPDNSKind(t, "a zone that is gone", err, provider.ZoneNotFound)
+}
+
+// TestPowerDNSSerial: a zone whose serial no change moves has a warning, and no other zone has one.
+func TestPowerDNSSerial(t *testing.T) {
+	s, _ := newPDNSServer(t)
+	for i, zone := range []string{
+		`{"soa_edit_api":"DEFAULT"}`, `{"soa_edit_api":""}`, `{"soa_edit_api":"OFF"}`, `{"soa_edit_api":"increase"}`, `{"soa_edit_api":"SOA-EDIT"}`,
+		`{"soa_edit_api":"SOA-EDIT","soa_edit":"EPOCH"}`, `{"soa_edit_api":"SOA-EDIT-INCREASE","soa_edit":""}`,
+	} {
+		s.call(t, http.MethodPut, "/zones/example.com.", zone)
+		client, err := provider.NewPowerDNS(provider.Credentials{AccessKeyID: "localhost", AccessKeySecret: secrets.Secret(s.APIKey), Endpoint: s.API})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := s.Serial(t)
+		if err := changeNow(t, client, "serial.example.com", []provider.Value{{fmt.Sprint(i)}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := provider.Kind("")
+		if s.Serial(t) == before {
+			want = provider.SerialStands
+		}
+		if authority, err := client.Authority(t.Context(), servertest.Zone); err != nil || provider.KindOf(authority.Warning) != want {
+			t.Errorf("%s: %v, %v, want %q", zone, authority.Warning, err, want)
+		}
+	}
+}
+
+// TestPowerDNSNotify: a secondary of a primary zone hears of each change at once.
+func TestPowerDNSNotify(t *testing.T) {
+	s, client := newPDNSServer(t)
+	secondary, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer secondary.Close()
+	s.call(t, http.MethodPut, "/zones/example.com./metadata/ALSO-NOTIFY", fmt.Sprintf(`{"kind":"ALSO-NOTIFY","metadata":[%q]}`, secondary.LocalAddr()))
+	s.call(t, http.MethodPut, "/zones/example.com.", `{"kind":"Master"}`)
+	change := func(name string) provider.Change {
+		return provider.Change{Zone: servertest.Zone, Name: name, Type: provider.TXT, Add: []provider.Value{{"one"}}, TTL: 60}
+	}
+	for what, write := range map[string]func() error{
+		"one": func() error { return client.Change(t.Context(), change("one.example.com")) },
+		"many": func() error {
+			return errors.Join(client.ChangeAll(t.Context(), []provider.Change{change("two.example.com"), change("three.example.com")})...)
+		},
+	} {
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+		secondary.SetReadDeadline(time.Now().Add(30 * time.Second)) // by itself the server looks for news each minute
+		packet := make([]byte, 512)
+		n, from, err := secondary.ReadFrom(packet)
+		if err != nil || n < 12 || packet[2]>>3&15 != 4 {
+			t.Fatalf("%s: %x, %v, want a NOTIFY", what, packet[:n], err)
+		}
+		packet[2] |= 0x80
+		secondary.WriteTo(packet[:n], from)
+	}
 }
 
 func wantPDNSKind(t *testing.T, what string, err error, kind provider.Kind) {

@@ -45,8 +45,9 @@ type Change struct {
 
 // Authority is the authoritative servers that the public asks for a zone.
 type Authority struct {
-	Server string   // host:port to ask; "" for the servers that the zone is delegated to
-	Names  []string // the provider's servers for the zone, if the provider tells
+	Server  string   // host:port to ask; "" for the servers that the zone is delegated to
+	Names   []string // the provider's servers for the zone, if the provider tells
+	Warning error    // the reason why some of them do not get a change, nil for none
 }
 
 // WriteTime limits a write: several calls, and the wait until the provider shows the change.
@@ -88,6 +89,9 @@ const (
 
 	// NameNotAllowed means that the server takes no such name for the owner of an address or the target of a service.
 	NameNotAllowed Kind = "name_not_allowed"
+
+	// SerialStands is the kind of a warning: no change moves the zone's serial, so secondaries do not transfer the zone.
+	SerialStands Kind = "serial_stands"
 
 	// UnsupportedType means that the client has no records of this type. It made no call.
 	UnsupportedType Kind = "unsupported_record_type"

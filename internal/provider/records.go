@@ -42,6 +42,8 @@ type entry struct {
 	ttl  uint32
 	off  bool // disabled or for some resolvers only
 
+	hides bool // as in record
+
 	join func(recordSet) recordSet // adds several records that are one item of a list; nil for one record
 }
 
@@ -148,7 +150,7 @@ func (v *records) into(sets *zoneSets, z zone) func(entry) {
 		case sets.has(e.kind) && e.join != nil:
 			sets.join(setKey{name, Type(e.kind)}, e.join)
 		case sets.has(e.kind):
-			sets.add(setKey{name, Type(e.kind)}, record{id: e.id, value: valueOf(e.kind, e.text, v.read), ttl: e.ttl, off: e.off})
+			sets.add(setKey{name, Type(e.kind)}, record{id: e.id, value: valueOf(e.kind, e.text, v.read), ttl: e.ttl, off: e.off, hides: e.hides})
 		case e.kind == "CNAME" && !e.off:
 			sets.alias(name, e.text)
 		}

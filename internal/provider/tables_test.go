@@ -175,6 +175,7 @@ var otherRecords = map[string]struct {
 	"huaweicloud": {`{"recordsets":[%]}`, []string{
 		`{"id":"1","name":"xa.example.com.","type":"TXT","records":["\"no\""]}`, `{"id":"2","name":"x.a.example.com.","type":"TXT","records":["\"no\""]}`,
 		`{"id":"3","name":"a.example.com.","type":"A","records":["\"no\""]}`, `{"id":"4","name":"A.Example.com.","type":"TXT","records":["\"yes 1\""]}`,
+		`{"id":"5","name":"a.example.com.","type":"TXT","line":"Dianxin","weight":1,"records":["\"no\""]}`, `{"id":"6","name":"a.example.com.","type":"TXT","line":"default_view","status":"DISABLE","records":["\"no\""]}`,
 	}},
 	"route53": {`<ListResourceRecordSetsResponse><ResourceRecordSets>%</ResourceRecordSets></ListResourceRecordSetsResponse>`, []string{
 		`<ResourceRecordSet><Name>a.example.com.</Name><Type>SPF</Type><TTL>60</TTL><ResourceRecords><ResourceRecord><Value>"no"</Value></ResourceRecord></ResourceRecords></ResourceRecordSet>`,
@@ -202,6 +203,23 @@ func TestOtherRecords(t *testing.T) {
 		set, err := client.Read(t.Context(), cloudtest.Zone, name, TXT)
 		if n := strings.Count(list, "yes"); err != nil || len(set.Values) != n || slices.ContainsFunc(set.Values, func(v Value) bool { return !strings.Contains(v.Text(), "yes") }) {
 			t.Errorf("%s: %q, %v, want %d values", vendor, set.Values, err, n)
+		}
+	}
+}
+
+// TestWeights: a record with the weight 0 is in no answer of DNS, and is no value; any other weight leaves it one.
+func TestWeights(t *testing.T) {
+	for name, list := range map[string]string{
+		"alidns":       `{"RequestId":"r","TotalCount":1,"DomainRecords":{"Record":[{"RecordId":"1","RR":"a","Type":"TXT","Value":"v","TTL":600,"Line":"default","Status":"ENABLE","Weight":%}]}}`,
+		"tencentcloud": `{"Response":{"RequestId":"r","RecordCountInfo":{"TotalCount":1},"RecordList":[{"RecordId":1,"Name":"a","Type":"TXT","Value":"v","TTL":600,"LineId":"0","Weight":%}]}}`,
+		"huaweicloud":  `{"metadata":{"total_count":1},"recordsets":[{"id":"1","name":"a.example.com.","type":"TXT","line":"default_view","status":"ACTIVE","records":["\"v\""],"weight":%}]}`,
+	} {
+		c, client := openNamed(t, name)
+		for weight, values := range map[string]int{"0": 0, "1": 1, "20": 1, "null": 1, `"1"`: 1} {
+			c.Fail(cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: strings.Replace(list, "%", weight, 1)}))
+			if set, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT); err != nil || len(set.Values) != values || len(set.Off) != 1-values {
+				t.Errorf("%s: weight %s: %+v, %v", name, weight, set, err)
+			}
 		}
 	}
 }

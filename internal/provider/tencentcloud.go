@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -178,11 +179,12 @@ type tencentRecord struct {
 	RecordId                                json.Number
 	Name, Type, Value, Line, LineId, Status string
 	TTL                                     uint32
+	Weight                                  any // of an address; null if it has none, and 0 takes it out
 }
 
 // entry is off if the record is disabled or not for every resolver.
 func (e tencentRecord) entry() entry {
-	enabled := e.Status == "ENABLE" || e.Status == ""
+	enabled := (e.Status == "ENABLE" || e.Status == "") && fmt.Sprint(e.Weight) != "0"
 	off := !enabled || e.LineId != tencentLineID && (e.LineId != "" || e.Line != tencentLine)
 	return entry{id: e.RecordId.String(), host: e.Name, kind: e.Type, text: e.Value, ttl: e.TTL, off: off}
 }

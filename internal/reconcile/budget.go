@@ -23,7 +23,7 @@ type budget struct {
 	mu       sync.Mutex
 	accounts map[int64]*spending
 	names    map[string]*spender
-	pruned   int // names that were left when those that may change at once were forgotten last
+	pruned   int // names and accounts that were left when those that may change at once were forgotten last
 }
 
 const changesAtOnce = 3
@@ -207,12 +207,19 @@ func (b *budget) release(name string, now time.Time) {
 	n.charged, n.until = nil, time.Time{}
 }
 
-// spender returns the changes of a name. It forgets the names that may change at once when their number has doubled. The
-// caller holds the lock.
+// spender returns the changes of a name. It forgets the names that may change at once, and the accounts that only those have
+// written to and that have all writes left, when their number has doubled. The caller holds the lock.
 func (b *budget) spender(name string, now time.Time) *spender {
-	if len(b.names) > 2*b.pruned+100 {
+	if len(b.names)+len(b.accounts) > 2*b.pruned+100 {
 		maps.DeleteFunc(b.names, func(_ string, n *spender) bool { return b.idle(n, now) })
-		b.pruned = len(b.names)
+		used := map[int64]*bucket{}
+		for _, n := range b.names {
+			maps.Copy(used, n.shares)
+		}
+		maps.DeleteFunc(b.accounts, func(id int64, a *spending) bool {
+			return used[id] == nil && b.writesLeft(a, now) == b.writes(a.provider)
+		})
+		b.pruned = len(b.names) + len(b.accounts)
 	}
 	n := b.names[name]
 	if n == nil {
@@ -236,14 +243,19 @@ func (b *budget) idle(n *spender, now time.Time) bool {
 	return true
 }
 
+// writesLeft returns the writes that are left at an account.
+func (b *budget) writesLeft(a *spending, now time.Time) int {
+	most := b.writes(a.provider)
+	return int(max(0, a.left(now, most, time.Hour/time.Duration(most))))
+}
+
 // left returns the writes that are left at the account of each provider that has the fewest.
 func (b *budget) left(now time.Time) map[string]uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := map[string]uint64{}
 	for _, a := range b.accounts {
-		most := b.writes(a.provider)
-		n := uint64(max(0, a.left(now, most, time.Hour/time.Duration(most))))
+		n := uint64(b.writesLeft(a, now))
 		if least, ok := left[a.provider]; !ok || n < least {
 			left[a.provider] = n
 		}

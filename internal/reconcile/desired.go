@@ -461,7 +461,7 @@ func Rival(n Name) string {
 	return cmp.Or(wantedAt(n).network, n.Own.Rival)
 }
 
-// Beside returns the names whose usages may have a TXT record in another format at an owner name. It is
+// Beside returns the names whose usages may have a record in another format at an owner name. It is
 // at most two labels below their <prefix>.<domain>: _iroh.<peer_id>.
 func Beside(owner string) (names []string) {
 	for at, labels := owner, 0; at != "" && labels <= 2; at, labels = dns.Parent(at), labels+1 {

@@ -47,6 +47,7 @@ type Config struct {
 	Interval  time.Duration                                                           // from the end of a pass to the next one, in the automatic modes
 	Warning   func(ctx context.Context, client provider.DNS, zone, name string) error // see Public.Warning
 	Writes    func(provider string) int                                               // an hour that nodes and checks may cause at an account; 0: no limit
+	Synced    func(ctx context.Context) error                                         // waits until all commits are in the replica; nil: there is none
 	Log       *slog.Logger                                                            // which does not wait for its reader
 	Now       func() time.Time
 }

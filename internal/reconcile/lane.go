@@ -58,10 +58,7 @@ func (why taking) priority() priority {
 
 // put puts a job into the queue, behind the jobs of its priority.
 func (l *zoneLane) put(j *job) {
-	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.priority > j.task.priority })
-	if at < 0 {
-		at = len(l.queue)
-	}
+	at, _ := slices.BinarySearchFunc(l.queue, j.task.priority+1, func(o *job, p priority) int { return cmp.Compare(o.task.priority, p) })
 	l.queue = slices.Insert(l.queue, at, j)
 }
 
@@ -154,7 +151,7 @@ func (e *Engine) connection(account Account) *connection {
 
 // workBatch works on some jobs of a zone and commits the outcomes.
 func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
-	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone}
+	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone, synced: e.config.Synced}
 	for _, j := range jobs {
 		b.items = append(b.items, newItem(j.record, j.task.look))
 	}
@@ -227,7 +224,7 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	fault, since := l.fault, cmp.Or(l.since, now)
 	e.mu.Unlock()
 	if first := b.items[0].record; failed > 0 {
-		e.news.zone(first, since, fault, failed+waiting)
+		e.news.zone(first, ZoneState{Since: since, Fault: fault}, failed+waiting)
 	} else {
 		e.tellAnswer(first, b, now)
 	}
@@ -277,9 +274,15 @@ func (e *Engine) tellAnswer(r Record, b *batch, now time.Time) {
 		return
 	}
 	if b.answered {
-		e.news.zone(r, now, Fault{}, 0)
+		state := ZoneState{Since: now}
+		if zone := b.items[0].place.Zone; zone != "" {
+			if authority, _ := b.conn.client.Authority(e.ctx, zone); authority.Warning != nil {
+				state.Warning = Describe(authority.Warning, r.Account)
+			}
+		}
+		e.news.zone(r, state, 0)
 	} else if at := slices.IndexFunc(b.items, (*item).zoneless); at >= 0 {
-		e.news.zone(r, now, b.items[at].fault, 0)
+		e.news.zone(r, ZoneState{Since: now, Fault: b.items[at].fault}, 0)
 	}
 }
 
@@ -362,7 +365,7 @@ func (e *Engine) end(t *task, p *pass, stored bool) {
 	case !stored:
 		e.unstored[name] = e.config.Now().Add(breath)
 	case e.pass != nil:
-		if p == e.pass {
+		if p == e.pass && !p.progress.Report.Complete {
 			p.count(t)
 		}
 		if t.during != e.pass && name <= e.pass.progress.Cursor { // the pass left out this name because it was in work

@@ -45,14 +45,14 @@ func TestZonesAreBounded(t *testing.T) {
 	n := newNews(slog.New(slog.DiscardHandler), func() time.Time { return time.Unix(1, 0) })
 	e := &Engine{news: n}
 	for i := range 2 * metZones {
-		n.zone(Record{Account: Account{ID: 1}, Domain: fmt.Sprint("zone", i)}, n.now(), Fault{}, 0)
+		n.zone(Record{Account: Account{ID: 1}, Domain: fmt.Sprint("zone", i)}, ZoneState{Since: n.now()}, 0)
 	}
-	n.zone(Record{Account: Account{ID: 2}, Domain: "zone"}, n.now(), Fault{Code: "network"}, 1)
+	n.zone(Record{Account: Account{ID: 2}, Domain: "zone"}, ZoneState{Since: n.now(), Fault: Fault{Code: "network"}}, 1)
 	if z, known := e.Zone(2, "zone"); !known || z.Since.IsZero() || len(n.zones) != metZones+1 {
 		t.Errorf("%+v %t, %d zones", z, known, len(n.zones))
 	}
 	for i := range 2 * downZones {
-		n.zone(Record{Account: Account{ID: 2}, Domain: fmt.Sprint("zone", i)}, time.Unix(1, 0), Fault{Code: "network"}, 1)
+		n.zone(Record{Account: Account{ID: 2}, Domain: fmt.Sprint("zone", i)}, ZoneState{Since: time.Unix(1, 0), Fault: Fault{Code: "network"}}, 1)
 	}
 	if down := e.DownZones(); len(down) != downZones {
 		t.Errorf("%d zones are listed as down", len(down))

@@ -27,8 +27,10 @@ const (
 	CodeZoneUnreachable  = "zone_unreachable"     // no resolver finds the built-in zone
 	CodeSharedName       = "shared_name"          // TXT values without a mark stand beside the value
 	CodeDatabase         = "database_down"        // the database failed
+	CodeNotInReplica     = "not_in_replica"       // the replica has not confirmed the intent in time
 	CodeInterrupted      = "interrupted"          // the work was interrupted, and is done later
 	CodeOrphan           = "orphan"               // the value is an orphan
+	CodeMaybeOurs        = "maybe_ours"           // no place knows the value, which may be from before a restore
 	CodeAdopted          = "of_adopted_owner"     // the value is an adopted owner's, at a name that is not wanted here
 	CodeNotSearched      = "not_searched"         // the zone was not searched for orphans
 	CodeWritesUsedUp     = "writes_used_up"       // a change by a node or a check waits in LaneLater, until the time in Detail
@@ -58,7 +60,7 @@ func Describe(err error, account Account) Fault {
 // transient reports whether a retry may succeed. A wrong clock counts, because time
 // synchronisation may correct it.
 func transient(f Fault) bool {
-	return f.Code == CodeDatabase || f.Code == CodeInterrupted || f.Code == string(provider.ClockSkew) || (&provider.Error{Kind: provider.Kind(f.Code)}).Transient()
+	return f.Code == CodeDatabase || f.Code == CodeNotInReplica || f.Code == CodeInterrupted || f.Code == string(provider.ClockSkew) || (&provider.Error{Kind: provider.Kind(f.Code)}).Transient()
 }
 
 // Outcome is the outcome of the work on one record.

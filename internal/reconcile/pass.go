@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 )
@@ -75,6 +76,12 @@ func (r *request) end(report Report, err error) {
 	close(r.done)
 }
 
+// spares reports whether the pass leaves out a name, because a change by a node or a check waits there for its share of the
+// writes. Only a pass that the clock began leaves it out.
+func (p *pass) spares(n Name, now time.Time) bool {
+	return p.progress.Report.Trigger == TriggerInterval && n.waits(now)
+}
+
 func (p *pass) end(report Report, err error) {
 	for _, r := range p.waiting {
 		r.end(report, err)
@@ -127,7 +134,14 @@ func (e *Engine) Sync(ctx context.Context, sweep bool) (Report, error) {
 		return Report{}, ErrUnfinished
 	}
 	e.pass.waiting = slices.DeleteFunc(e.pass.waiting, func(o *request) bool { return o == r })
-	return e.pass.progress.Report, ErrUnfinished
+	return e.pass.report(), ErrUnfinished
+}
+
+// report returns a copy of the report so far, which the pass does not write. The caller holds the lock.
+func (p *pass) report() Report {
+	r := p.progress.Report
+	r.Counts, r.Records = maps.Clone(r.Counts), slices.Clone(r.Records)
+	return r
 }
 
 // Last returns the report of the last complete pass, nil if there is none, and the time of
@@ -358,8 +372,14 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	sweep := p.progress.Sweep
 	e.begin(func() {
 		found, err := e.findOrphans(ctx, sweep)
+		if err == nil {
+			err = e.findUnmarked(ctx, &found)
+		}
 		if err == nil && sweep && ctx.Err() == nil {
-			err = e.config.Database.AddLeftovers(ctx, slices.DeleteFunc(slices.Clone(found.orphans), func(p Place) bool { return p.Fault.Code == CodeAdopted }))
+			err = e.config.Database.AddLeftovers(ctx, slices.DeleteFunc(slices.Clone(found.orphans), func(p Place) bool { return p.Fault.Code != "" }))
+			if err == nil && found.swept {
+				err = e.config.Database.Swept(ctx)
+			}
 		}
 		if ctx.Err() == nil {
 			e.news.database("search for orphans", "", err)
@@ -404,22 +424,23 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 	}
 	p.progress.Report.add(notSearched(p.undone, p.progress.Report.Records), true, false) // last, because it leaves out faults that the names' records tell
 	p.undone = nil
-	p.progress.Report.finish(e.config.Now())
+	p.progress.Report.finish(e.config.Now()) // now nothing is counted, and a caller whose time ends gets it
+	report := p.progress.Report
+	e.mu.Unlock()
+	err := e.config.Database.EndPass(ctx, report)
+	if err == nil {
+		e.passes.Ended(report.FinishedAt, report.Bad == 0)
+		e.news.passEnds(report)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		p.progress.Report.Complete = false
+		return err
+	}
 	if e.pass, e.idleAt = nil, (time.Time{}); e.automatic {
 		e.idleAt = e.config.Now().Add(e.config.Interval)
 	}
-	e.mu.Unlock()
-	report := p.progress.Report
-	if err := e.config.Database.EndPass(ctx, report); err != nil {
-		e.mu.Lock()
-		e.pass = p
-		e.mu.Unlock()
-		return err
-	}
-	e.passes.Ended(report.FinishedAt, report.Bad == 0)
-	e.news.passEnds(report)
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	p.end(report, nil)
 	e.Wake()
 	return nil
@@ -474,9 +495,9 @@ func (e *Engine) waitsForClock(ctx context.Context, p *pass, lanes map[Lane]Faul
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(p.waiting) > 0 {
-		report := p.progress.Report
+		report := p.report()
 		report.Names, report.Bad = report.Names+len(failed), report.Bad+len(failed)
-		report.Records = append(slices.Clone(report.Records), failed...)
+		report.Records = append(report.Records, failed...)
 		p.end(report, nil)
 		p.answered = true
 	}

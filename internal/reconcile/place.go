@@ -143,9 +143,12 @@ func (p Place) known() string {
 // knows reports whether a value of a sibling record is among them.
 func (p Place) knows(value string) bool { return slices.Contains(SiblingValues(p.known()), value) }
 
-// absorbed returns a place of a sibling record with what another place of its zone knows, which
+// Unknown returns the values of a text that the place does not know.
+func (p Place) Unknown(text string) string { return without(text, p.known()) }
+
+// Absorbed returns a place of a sibling record with what another place of its zone knows, which
 // ends in the same transaction.
-func (p Place) absorbed(q Place, now time.Time) Place {
+func (p Place) Absorbed(q Place, now time.Time) Place {
 	p.LookAt = now.Add(SecondLook)
 	p.Gone = p.waiting(q.known(), p.LookAt)
 	p.Doubt.More = p.Doubt.More || without(q.Standing, p.Standing) != "" || !q.Doubt.None()
@@ -235,7 +238,7 @@ const (
 	EndThenLook             // the place is deleted, and the wanted value is read again
 )
 
-// After returns the place after an event, and the next step. No other code except absorbed
+// After returns the place after an event, and the next step. No other code except Absorbed
 // changes the State, Standing, Doubt, Gone or LookAt of a place.
 func (p Place) After(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	switch e.Kind {

@@ -86,7 +86,7 @@ type reacher interface {
 }
 
 // Warning returns a warning if the zone is not delegated to the provider, or resolvers cannot
-// reach it, or no authority may issue a certificate for a name. Without a working resolver it returns none.
+// reach it, or no authority may issue a certificate for a name, else the provider's own warning, which needs no resolver.
 func (p Public) Warning(ctx context.Context, client provider.DNS, zone, name string) error {
 	if own, ok := client.(reacher); ok {
 		return own.Reachable(zone)
@@ -99,7 +99,7 @@ func (p Public) Warning(ctx context.Context, client provider.DNS, zone, name str
 		err = p.refuses(ctx, authority, zone, name)
 	}
 	if kind := provider.KindOf(err); kind != NotDelegated && kind != CAARefuses {
-		return nil
+		return authority.Warning
 	}
 	return err
 }

@@ -161,7 +161,7 @@ func absorptions(targets []Target, now time.Time) (s Settlement) {
 			}
 			if at := r.inOneZone(); at >= 0 {
 				wanted := r.Withdrawal.Beside[at]
-				joined[wanted.ID] = cmp.Or(joined[wanted.ID], wanted).absorbed(r.Place, now)
+				joined[wanted.ID] = cmp.Or(joined[wanted.ID], wanted).Absorbed(r.Place, now)
 				s.Ended = append(s.Ended, r.Place)
 			}
 		}

@@ -33,8 +33,9 @@ const searchPatience = 10 * time.Second
 
 // search is the result of a search for orphans.
 type search struct {
-	orphans []Place // and the values of adopted owners, with CodeAdopted
+	orphans []Place // and the values of adopted owners, with CodeAdopted, and those of findUnmarked, with CodeMaybeOurs
 	undone  []unsearched
+	swept   bool // the database was restored, and nothing is left to look at
 }
 
 // unsearched is a zone that could not be searched.
@@ -46,15 +47,17 @@ type unsearched struct {
 // notSearched returns the outcomes of zones that could not be searched. It leaves out a
 // zone if an outcome of the same provider already tells the same fault.
 func notSearched(undone []unsearched, told []Outcome) (all []Outcome) {
+	faults, zones := map[[2]string]bool{}, map[[2]string]bool{} // with their providers
+	for _, o := range told {
+		faults[[2]string{o.Provider, o.Fault.Code}] = faults[[2]string{o.Provider, o.Fault.Code}] || o.bad() || o.Action == ActionLeftover
+		zones[[2]string{o.Provider, o.Name}] = zones[[2]string{o.Provider, o.Name}] || o.Action == ActionSkipped
+	}
 	for _, u := range undone {
-		same := func(o Outcome) bool {
-			tells := (o.bad() || o.Action == ActionLeftover) && o.Fault.Code == u.fault.Code || o.Action == ActionSkipped && o.Name == u.zone.name()
-			return tells && o.Provider == u.zone.Account.Provider
-		}
-		if !slices.ContainsFunc(slices.Concat(told, all), same) {
+		provider, zone := u.zone.Account.Provider, u.zone.name()
+		if !faults[[2]string{provider, u.fault.Code}] && !zones[[2]string{provider, zone}] {
+			zones[[2]string{provider, zone}] = true
 			all = append(all, Outcome{
-				Name: u.zone.name(), Provider: u.zone.Account.Provider, Zone: u.zone.name(), Action: ActionSkipped,
-				Fault: Fault{Code: CodeNotSearched, Detail: u.fault.Detail},
+				Name: zone, Provider: provider, Zone: zone, Action: ActionSkipped, Fault: Fault{Code: CodeNotSearched, Detail: u.fault.Detail},
 			})
 		}
 	}
@@ -65,14 +68,17 @@ func notSearched(undone []unsearched, told []Outcome) (all []Outcome) {
 func (s search) outcomes() (all []Outcome) {
 	seen := map[[3]string]bool{} // two spellings of an address list one zone twice
 	for _, place := range s.orphans {
-		if at := [3]string{place.Name, place.Zone, place.Standing}; !seen[at] {
+		if at := [3]string{place.Sibling.Of(place.Name), place.Zone, place.Standing}; !seen[at] {
 			seen[at] = true
 			action := ActionOrphan
-			if place.Fault.Code == CodeAdopted {
+			switch place.Fault.Code {
+			case CodeAdopted:
 				action = ActionSkipped
+			case CodeMaybeOurs:
+				action = ActionLeftover
 			}
 			all = append(all, Outcome{
-				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: mesh.Network(place.Standing),
+				Name: place.Name, Sibling: place.Sibling, Provider: place.Account.Provider, Zone: place.Zone, Network: mesh.Network(place.Standing),
 				Action: action, Value: place.Standing, Fault: cmp.Or(place.Fault, Fault{Code: CodeOrphan}),
 			})
 		}

@@ -358,4 +358,11 @@ type Database interface {
 	Strangers(ctx context.Context, z Zone, names []string) ([]string, error)
 	// AddLeftovers stores leftovers, and makes their names due.
 	AddLeftovers(ctx context.Context, places []Place) error
+
+	// Restored reports whether the database was restored since Swept was called.
+	Restored(ctx context.Context) (bool, error)
+	Swept(ctx context.Context) error
+	// AddUnmarked stores values without a mark that may be ours, in places that no engine reads, and returns the new ones
+	// that no place knows.
+	AddUnmarked(ctx context.Context, offers []Place) ([]Place, error)
 }

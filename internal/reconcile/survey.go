@@ -78,15 +78,23 @@ func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*co
 	if err != nil {
 		return nil, nil, unfinished(ctx, err)
 	}
-	lanes := map[Lane][]Record{}
+	var records []Record
 	for _, t := range Desired(state, e.config.Addresses()) {
 		refused = append(refused, t.Refusals...)
-		for _, r := range t.Records {
-			if conns[r.Account.ID] == nil {
-				conns[r.Account.ID] = connect(e.config.Open, r.Account, e.config.Now())
-			}
-			lanes[r.lane()] = append(lanes[r.lane()], r)
+		records = append(records, t.Records...)
+	}
+	items, err = e.look(ctx, records, conns)
+	return items, refused, err
+}
+
+// look is survey for some records.
+func (e *Engine) look(ctx context.Context, records []Record, conns map[int64]*connection) (items []*item, err error) {
+	lanes := map[Lane][]Record{}
+	for _, r := range records {
+		if conns[r.Account.ID] == nil {
+			conns[r.Account.ID] = connect(e.config.Open, r.Account, e.config.Now())
 		}
+		lanes[r.lane()] = append(lanes[r.lane()], r)
 	}
 	var mu sync.Mutex
 	beside(ctx, e.looks, slices.Collect(maps.Values(lanes)), func(records []Record) {
@@ -105,7 +113,7 @@ func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*co
 	if ctx.Err() != nil {
 		err = ErrUnfinished
 	}
-	return items, refused, err
+	return items, err
 }
 
 // Held returns the names with a wanted value at which a value of the given owner stands.

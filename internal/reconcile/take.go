@@ -119,8 +119,10 @@ func (e *Engine) takeBack(t *task) bool {
 	if t.begun {
 		return false
 	}
-	for _, j := range t.jobs {
-		j.lane.queue = slices.DeleteFunc(j.lane.queue, func(o *job) bool { return o == j })
+	for i, j := range t.jobs {
+		if i == 0 || j.lane != t.jobs[i-1].lane { // a name may have thousands of records
+			j.lane.queue = slices.DeleteFunc(j.lane.queue, func(o *job) bool { return o.task == t })
+		}
 	}
 	delete(e.busy, t.name.Name)
 	t.leave(true)
@@ -136,7 +138,7 @@ func (why taking) outdated(n Name, now time.Time) bool {
 	if why.page == nil {
 		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by) && waits(n.Due, now, n.Lane.LongestWait())
 	}
-	return n.Pass.Number == why.page.progress.Number || !n.Due.IsZero() && n.Lane.OfZone() || n.waits(now)
+	return n.Pass.Number == why.page.progress.Number || !n.Due.IsZero() && n.Lane.OfZone() || why.page.spares(n, now)
 }
 
 // byNode reports whether a node or a check has changed the names.
@@ -150,7 +152,7 @@ func (n Name) waits(now time.Time) bool {
 }
 
 // enqueue puts the records of a task into the queues of their zones. If a queue is full,
-// the name waits in the database, unless a person ordered it. The records of one zone go into its
+// the name waits in the database, also one that a person ordered. The records of one zone go into its
 // queue together, because a name may have more of them than a queue has room for. The caller
 // holds the lock.
 func (e *Engine) enqueue(t *task, target Target, why taking) {
@@ -165,7 +167,7 @@ func (e *Engine) enqueue(t *task, target Target, why taking) {
 			continue
 		}
 		l := e.lane(r.lane())
-		if len(l.queue) >= laneRoom && why.lane != LaneAsked && !t.queuedIn(l) {
+		if len(l.queue) >= laneRoom && !t.queuedIn(l) {
 			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
 			t.deferred = true
 			continue

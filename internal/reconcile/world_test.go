@@ -119,6 +119,13 @@ func (f faulty) BeginPass(ctx context.Context, p reconcile.Progress, known recon
 	return f.Database.BeginPass(ctx, p, known)
 }
 
+func (f faulty) EndPass(ctx context.Context, r reconcile.Report) error {
+	if err := f.w.fault("end pass"); err != nil {
+		return err
+	}
+	return f.Database.EndPass(ctx, r)
+}
+
 func (f faulty) SpreadMarks(ctx context.Context, limit int) error {
 	if err := f.w.fault("spread"); err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 const (
 	singleNames = 32 // names of a batch if the provider changes one name in a call
 	overlapping = 8  // concurrent calls, if a call is about one name
+	syncTime    = 5 * time.Second
 	bulkFrom    = 16 // from this number of names on a list of the whole zone is cheaper
 	maxRaces    = 10 // tries of a write while other writers change the same name
 )
@@ -29,6 +30,7 @@ type batch struct {
 	addresses Addresses
 	now       func() time.Time
 	probe     func(ctx context.Context, old *connection, wanted Place) (bool, error)
+	synced    func(ctx context.Context) error // as in Config
 	conn      *connection
 	items     []*item
 	dry       bool // neither DNS nor the database is written
@@ -329,6 +331,7 @@ func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex
 // list may be older than a write of ours. So a withdrawal or a second look needs a new
 // list, which is read while no other task works on these names.
 func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex string, items []*item) {
+	items = slices.DeleteFunc(slices.Clone(items), func(i *item) bool { return i.goal.sibling }) // a list has TXT records of reserved names only
 	if len(items) < bulkFrom {
 		return
 	}
@@ -338,9 +341,6 @@ func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex s
 		return
 	}
 	for _, i := range items {
-		if i.goal.sibling { // a list has TXT records of reserved names only
-			continue
-		}
 		if set, ok := b.conn.listed(listed, i.record.Name); ok && (set.Alias == "" || !i.record.withdraws()) { // below a delegation the list lacks values
 			i.seen, i.phase = set, read
 		}
@@ -404,6 +404,7 @@ func (b *batch) write(ctx context.Context) {
 			return
 		}
 		b.intend(ctx, due)
+		b.sync(ctx)
 		due = b.pending()
 		errs := b.change(ctx, due)
 		for _, i := range due {
@@ -465,6 +466,23 @@ func (b *batch) intendPart(ctx context.Context, items []*item) {
 		default:
 			before := i.place
 			i.before, i.place = &before, *p
+		}
+	}
+}
+
+// sync waits, for syncTime at most, until the intents of new values without a mark are in the replica: after a takeover only
+// their places tell that they are ours. If they are not there in time, these items fail, and the others go on.
+func (b *batch) sync(ctx context.Context) {
+	due := slices.DeleteFunc(b.pending(), func(i *item) bool { return !i.goal.sibling || len(i.change.Add) == 0 || i.record.Account.Builtin() })
+	if b.synced == nil || len(due) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTime)
+	defer cancel()
+	if err := b.synced(ctx); err != nil {
+		for _, i := range due {
+			i.happens(Event{Kind: Known, Before: *i.before}, b.now())
+			i.fail(&provider.Error{Kind: CodeNotInReplica, Err: err})
 		}
 	}
 }

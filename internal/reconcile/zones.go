@@ -19,6 +19,7 @@ type ZoneState struct {
 	Apex           string    // of the provider's zone, "" if it was not found yet
 	Since          time.Time // start of this state
 	Fault          Fault     // why the zone is down; without a code it is well
+	Warning        Fault     // why a zone that is well may not reach resolvers
 }
 
 // zoneNews is the state of a zone, and the part of it that was logged.
@@ -70,7 +71,8 @@ func (e *Engine) DownZones() (down []ZoneState) {
 // zone updates the state of a record's zone and logs a change. With a fault the zone has
 // been down since the given time, and names wait for it; without one, the zone answers. If
 // the provider has no such zone, the names log that.
-func (n *news) zone(r Record, since time.Time, f Fault, names int) {
+func (n *news) zone(r Record, now ZoneState, names int) {
+	f := now.Fault
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	z := n.zones[r.lane()]
@@ -82,17 +84,17 @@ func (n *news) zone(r Record, since time.Time, f Fault, names int) {
 	}
 	before := z.state
 	if before.Since.IsZero() || (before.Fault.Code == "") != (f.Code == "") {
-		z.state.Since = since
+		z.state.Since = now.Since
 	}
 	z.state.Provider, z.state.Zone, z.state.Fault, z.pass = r.Account.Provider, r.Domain, f, n.pass
-	z.state.Apex = cmp.Or(r.Place.Zone, z.state.Apex)
+	z.state.Apex, z.state.Warning = cmp.Or(r.Place.Zone, z.state.Apex), now.Warning
 	about := []any{"zone", r.Domain, "provider", r.Account.Provider}
 	switch {
 	case f.Code == string(provider.ZoneNotFound):
 		return
 	case reason(f) == z.told:
 	case f.Code == "":
-		n.log.Info("zone is well again", append(about, "code", z.told, "after", since.Sub(before.Since).Round(time.Second))...)
+		n.log.Info("zone is well again", append(about, "code", z.told, "after", now.Since.Sub(before.Since).Round(time.Second))...)
 	default:
 		n.log.Warn("zone is down", append(about, "code", f.Code, "detail", f.Detail, "names", names, "key", f.Key)...)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"meshddns/internal/daemon"
+	"meshddns/internal/dns"
 )
 
 const (
@@ -17,11 +18,16 @@ const (
 	maxAhead    = 1 << 24         // a serial further ahead of ours, 194 days, is a mistake
 	atOnce      = 16              // messages under way to a secondary that answers; one to others
 	maxHosts    = 16              // whose versions of a zone are known
+	loading     = 4               // questions, 1.5 s, until it is an error that a secondary does not serve what it has fetched
 	livesFor    = time.Minute     // that a secondary counts as one that lives after it was heard
 )
 
-// pauses are those until a message is repeated.
-var pauses = daemon.Backoff{First: time.Second, Longest: longest}
+// pauses are those until a message is repeated, and asking those until a secondary is asked again whether it serves what it
+// has fetched, which NSD loads up to a second later.
+var (
+	pauses = daemon.Backoff{First: time.Second, Longest: longest}
+	asking = daemon.Backoff{First: 100 * time.Millisecond, Longest: longest}
+)
 
 // follower knows the versions of the zones at one secondary, and which messages to it are due. It has its
 // own lock and its own messages under way, so one secondary never waits for another.
@@ -34,6 +40,7 @@ type follower struct {
 	queue    queue
 	underway int  // messages
 	silent   bool // it did not answer the last message
+	quiet    bool // it gets no message
 }
 
 func newFollower() *follower { return &follower{zones: map[string]*state{}, news: make(chan struct{})} }
@@ -54,7 +61,7 @@ func (f *follower) wants(zone string, serial uint32, now time.Time) <-chan struc
 	defer f.mu.Unlock()
 	s := f.zones[zone]
 	switch {
-	case s != nil && s.known && int32(serial-s.fetched) <= 0:
+	case f.quiet || s != nil && s.has(serial):
 		return nil
 	case s == nil && !f.silent, s != nil && (now.Sub(s.heard) < livesFor || !f.silent && s.vain == 0):
 		return f.news
@@ -62,44 +69,22 @@ func (f *follower) wants(zone string, serial uint32, now time.Time) <-chan struc
 	return nil
 }
 
-// asks reports whether a caller asks now for the version that the secondary serves, as one of all callers in serveEvery.
-func (f *follower) asks(zone string, now time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := f.zones[zone]
-	if s == nil || now.Sub(s.asked) < serveEvery {
-		return false
-	}
-	s.asked = now
-	return true
-}
-
-// noteServes notes the version that the secondary serves.
-func (f *follower) noteServes(zone string, serial uint32) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s := f.zones[zone]; s != nil {
-		s.serves = &serial
-	}
-}
-
 // state is what is known of a zone at a secondary.
 type state struct {
 	zone     string
 	serial   uint32    // the newest version
 	moved    time.Time // when the secondary fell behind
-	fetched  uint32
+	fetched  uint32    // the last version that it was sent, or says to have
 	known    bool      // fetched is known
+	taken    *uint32   // the version that it serves, fetched at most; nil: not known
 	heard    time.Time // when it acknowledged a message about the zone, asked, or got a version last
-	asked    time.Time // when it was asked for the version that it serves
-	serves   *uint32   // the answer; nil: none yet
 	sent     bool      // this process has sent fetched
 	ahead    uint32    // a version that the secondary has from a lost database, not before ours; 0: none
 	passed   bool      // the zone was moved past such a version
 	hosts    []host
 	notified time.Time
 	due      time.Time // of the next message; zero: none
-	vain     int       // messages about the newest version
+	vain     int       // messages about the newest version, or questions about fetched
 	busy     bool      // a message is under way
 	fault    error
 	index    int // in the queue, from 1; 0: not in it
@@ -111,8 +96,14 @@ type host struct {
 	serial  uint32
 }
 
-// behind reports whether the secondary has not fetched the newest version.
-func (s *state) behind() bool { return !s.known || int32(s.serial-s.fetched) > 0 }
+// has reports whether the secondary serves a version or a later one.
+func (s *state) has(serial uint32) bool { return s.taken != nil && int32(serial-*s.taken) <= 0 }
+
+// behind reports whether the secondary does not serve the newest version.
+func (s *state) behind() bool { return !s.has(s.serial) }
+
+// lacks reports whether the secondary has not fetched a version.
+func (s *state) lacks(serial uint32) bool { return !s.known || int32(serial-s.fetched) > 0 }
 
 // queue is a heap of zones by the time when their message is due.
 type queue []*state
@@ -161,6 +152,9 @@ func (f *follower) state(zone string) (known state) {
 
 // plan makes the next message about a zone due at a time; zero is never. The caller holds the lock.
 func (f *follower) plan(s *state, due time.Time) {
+	if f.quiet {
+		return
+	}
 	if s.index > 0 {
 		heap.Remove(&f.queue, s.index-1)
 	}
@@ -171,6 +165,9 @@ func (f *follower) plan(s *state, due time.Time) {
 
 // move makes a message about a new version due. The caller holds the lock.
 func (f *follower) move(zone string, serial uint32, now time.Time) {
+	if f.quiet {
+		return
+	}
 	s := f.at(zone, serial)
 	if s.moved.IsZero() {
 		s.moved = now
@@ -184,17 +181,18 @@ func (f *follower) move(zone string, serial uint32, now time.Time) {
 }
 
 // begin makes a message due about each zone that the secondary lacks, and forgets zones that it does not
-// take any more.
+// take any more; all of one that gets no message.
 func (s Secondary) begin(zones map[string]uint32, now time.Time) {
 	f := s.follower
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for zone, known := range f.zones {
-		if !s.takes(zone) {
+		if !s.takes(zone) || !*s.Notify {
 			f.plan(known, time.Time{})
 			delete(f.zones, zone)
 		}
 	}
+	f.quiet = !*s.Notify
 	for zone, serial := range zones {
 		if known := f.zones[zone]; s.takes(zone) && (known == nil || known.behind()) {
 			f.move(zone, serial, now)
@@ -212,7 +210,8 @@ func (f *follower) hear(zone string, serial uint32, now time.Time) {
 	}
 }
 
-// fetch notes that the secondary has got a version of a zone at an address. One before the last such version is that of
+// fetch notes that the secondary has got a version of a zone at an address, and makes the question due whether it serves it: BIND
+// refuses a version with too many records after it has read all. One before the last such version is that of
 // an earlier transfer, which ended later.
 func (f *follower) fetch(zone string, from netip.Addr, serial uint32) {
 	f.mu.Lock()
@@ -227,17 +226,37 @@ func (f *follower) fetch(zone string, from netip.Addr, serial uint32) {
 		s.hosts[at].serial = serial
 	}
 	if !s.sent || int32(serial-s.fetched) > 0 {
-		f.has(s, serial, true)
+		s.fetched, s.known, s.sent, s.vain = serial, true, true, 0
+		if s.moved.IsZero() && !f.quiet {
+			s.moved = time.Now()
+		}
+		if !s.lacks(s.serial) {
+			f.plan(s, time.Now())
+		}
 	}
 	f.tell(s, true)
 }
 
-// has notes the version that the secondary has. The caller holds the lock.
-func (f *follower) has(s *state, serial uint32, sent bool) {
-	s.fetched, s.known, s.sent = serial, true, sent
-	if !s.behind() {
+// serves notes the version that the secondary serves. The caller holds the lock.
+func (f *follower) serves(s *state, serial uint32) {
+	if s.taken = &serial; !s.behind() {
 		s.moved, s.fault = time.Time{}, nil
 		f.plan(s, time.Time{})
+	}
+}
+
+// answered notes the answer to the question about the version that the secondary serves. One that gives no SOA record does not
+// tell, and counts as serving what it has fetched, except with SERVFAIL: it has no zone. The caller holds the lock.
+func (f *follower) answered(s *state, answer dns.Message) {
+	named, told := serialIn(answer)
+	if !told || int32(named-s.fetched) > 0 {
+		named = s.fetched // a server that signs has later serials of its own
+	}
+	if s.fault = nil; s.vain >= loading && (named != s.fetched || answer.Rcode == dns.RcodeServFail) {
+		s.fault = errOlder
+	}
+	if told || answer.Rcode != dns.RcodeServFail {
+		f.serves(s, named)
 	}
 }
 
@@ -254,7 +273,8 @@ func (f *follower) names(s *state, from netip.Addr, serial uint32) (sent bool) {
 		s.ahead = serial
 		f.plan(s, time.Now())
 	case int32(later) <= 0:
-		f.has(s, serial, false)
+		s.fetched, s.known, s.sent = serial, true, false
+		f.serves(s, serial)
 	}
 	return false
 }
@@ -280,7 +300,7 @@ func (f *follower) next(now time.Time) (s *state, pause time.Duration) {
 	return s, 0
 }
 
-// lag returns the time since the oldest change that the secondary has not fetched, and the number of
+// lag returns the time since the oldest change that the secondary does not serve, and the number of
 // zones that it has been late with for behindAfter.
 func (f *follower) lag(now time.Time) (oldest time.Duration, late int) {
 	f.mu.Lock()

@@ -128,6 +128,9 @@ func TestLagIsToldOnce(t *testing.T) {
 		t.Errorf("stored: %q", all)
 	}
 	w.fetch(p, "example.com", 7)
+	f := w.Find(p.ID).follower
+	s, _ := f.next(time.Now())
+	w.notify(t.Context(), *w.Find(p.ID), s)
 	told()
 	if all := told(); fmt.Sprint(all) != "[secondary.behind secondary.caught-up]" {
 		t.Errorf("stored: %q", all)

@@ -22,10 +22,6 @@ const (
 	answerTime = 2 * time.Second // for the answer to a message
 	answerSize = 4096            // octets; one without EDNS has 512 and a signature
 	lookEvery  = 5 * time.Second // between two looks at lags
-
-	// serveTime bounds the wait until secondaries serve what they have fetched, because those that sign have serials of their own.
-	serveTime  = 3 * time.Second
-	serveEvery = 100 * time.Millisecond
 )
 
 // Zones are the zones that secondaries take.
@@ -127,20 +123,27 @@ func (n *Notifier) send(ctx context.Context, sending *sync.WaitGroup) (pause tim
 	return pause
 }
 
-// notify sends one message, and plans the next one. A secondary that does not come after a message is
-// asked for its version. A panic counts as a message without an answer.
+// notify sends one message, and plans the next one. A secondary that has fetched the newest version, or does not come after a
+// message, is asked for its version. A panic counts as a message without an answer.
 func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	began := time.Now()
 	f := to.follower
 	var serial uint32
-	var ok bool
+	var ok, fetched bool
 	var answer dns.Message
 	err := daemon.Call(func() error {
 		again, err := n.movePast(ctx, f, s)
 		soa, newest, found, unread := n.zones.SOA(ctx, s.zone)
 		serial, ok = newest, found
-		if err = cmp.Or(err, unread); err == nil && ok {
-			answer, err = n.tell(ctx, to, soa, again)
+		if err = cmp.Or(err, unread); err != nil || !ok {
+			return err
+		}
+		known := f.state(s.zone)
+		if fetched = !known.lacks(serial); !fetched {
+			err = n.tell(ctx, to, soa)
+		}
+		if fetched || err == nil && again {
+			answer, _ = n.exchange(ctx, to, dns.Message{Questions: []dns.Question{{Name: soa.Name, Type: dns.TypeSOA, Class: dns.ClassIN}}})
 		}
 		return err
 	})
@@ -158,24 +161,34 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 		delete(f.zones, s.zone)
 		return
 	}
-	f.silent = err != nil && !errors.Is(err, errRefused)
-	s.notified, s.fault = began, err
-	defer f.tell(s, err == nil)
 	if ok && int32(serial-s.serial) > 0 {
 		s.serial = serial
 	}
-	if named, ok := serialIn(answer); ok && s.due.IsZero() && s.behind() {
-		f.names(s, to.at.Addr(), named)
+	named, told := serialIn(answer)
+	pauses := pauses
+	if fetched {
+		pauses = asking
+		defer f.tell(s, answer.Response)
+		f.answered(s, answer)
+	} else {
+		f.silent = err != nil && !errors.Is(err, errRefused)
+		s.notified, s.fault = began, err
+		defer f.tell(s, err == nil)
+		if told && s.due.IsZero() && s.behind() {
+			f.names(s, to.at.Addr(), named)
+		}
 	}
 	switch {
 	case !s.behind() && s.ahead == 0:
-		s.moved, s.fault = time.Time{}, nil // it has fetched the zone, whatever it says to the message
+		s.moved, s.fault = time.Time{}, nil // it serves the zone, whatever it says to the message
 		f.plan(s, time.Time{})
 	case s.due.IsZero(): // no change since
 		s.vain++
 		f.plan(s, began.Add(pauses.Pause(s.vain)))
-	default:
+	case s.lacks(s.serial):
 		f.plan(s, began.Add(apart))
+	default:
+		f.plan(s, s.due)
 	}
 }
 
@@ -200,11 +213,10 @@ func (n *Notifier) movePast(ctx context.Context, f *follower, s *state) (again b
 	return again, err
 }
 
-// tell sends a NOTIFY message (RFC 1996), and waits for its answer. With ask it then asks for the SOA
-// record that the secondary has, and returns the answer.
-func (n *Notifier) tell(ctx context.Context, to Secondary, soa dns.RR, ask bool) (answer dns.Message, err error) {
+// tell sends a NOTIFY message (RFC 1996), and waits for its answer.
+func (n *Notifier) tell(ctx context.Context, to Secondary, soa dns.RR) error {
 	question := []dns.Question{{Name: soa.Name, Type: dns.TypeSOA, Class: dns.ClassIN}}
-	answer, err = n.exchange(ctx, to, dns.Message{Opcode: dns.OpcodeNotify, Authoritative: true, Questions: question, Answers: []dns.RR{soa}})
+	answer, err := n.exchange(ctx, to, dns.Message{Opcode: dns.OpcodeNotify, Authoritative: true, Questions: question, Answers: []dns.RR{soa}})
 	if err == nil && answer.Rcode != dns.RcodeSuccess {
 		err = because(errRefused, answer.Rcode, nil)
 	}
@@ -213,13 +225,7 @@ func (n *Notifier) tell(ctx context.Context, to Secondary, soa dns.RR, ask bool)
 	} else {
 		n.counts[0].Add(1)
 	}
-	if err != nil || !ask {
-		return dns.Message{}, err
-	}
-	if answer, err = n.exchange(ctx, to, dns.Message{Questions: question}); err != nil || answer.Rcode != dns.RcodeSuccess {
-		return dns.Message{}, nil // the version stays unknown
-	}
-	return answer, nil
+	return err
 }
 
 // serialIn returns the serial of the SOA record in an answer about it.
@@ -276,11 +282,11 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dns.Message) (a
 	}
 }
 
-// Taken waits until the secondaries that live have the present version of a zone and answer with it, and reports whether they
-// have it when ctx ends.
+// Taken waits until the secondaries that live answer with the present version of a zone, and reports whether they
+// do when ctx ends.
 func (n *Notifier) Taken(ctx context.Context, zone string) bool {
 	changed := n.Changed()
-	soa, serial, ok, err := n.zones.SOA(ctx, zone)
+	_, serial, ok, err := n.zones.SOA(ctx, zone)
 	for _, s := range n.Known() {
 		for ok && err == nil && s.takes(zone) {
 			news := s.follower.wants(zone, serial, time.Now())
@@ -296,39 +302,7 @@ func (n *Notifier) Taken(ctx context.Context, zone string) bool {
 			}
 		}
 	}
-	serving, cancel := context.WithTimeout(ctx, serveTime)
-	defer cancel()
-	for _, s := range n.Known() {
-		if s.takes(zone) {
-			n.served(serving, s, zone, soa, serial)
-		}
-	}
 	return err == nil
-}
-
-// served waits until a secondary answers with a version of a zone that it has fetched: NSD loads it up to a second later. It
-// waits for none that gives no SOA record.
-func (n *Notifier) served(ctx context.Context, to Secondary, zone string, soa dns.RR, serial uint32) {
-	f := to.follower
-	for s := f.state(zone); s.known && int32(serial-s.fetched) <= 0 && ctx.Err() == nil; s = f.state(zone) {
-		if f.asks(zone, time.Now()) {
-			answer, err := n.exchange(ctx, to, dns.Message{Questions: []dns.Question{{Name: soa.Name, Type: dns.TypeSOA, Class: dns.ClassIN}}})
-			named, ok := serialIn(answer)
-			if err != nil || !ok {
-				named = serial // it does not tell
-			}
-			if ctx.Err() == nil { // else the failure is this caller's alone
-				f.noteServes(zone, named)
-			}
-		}
-		if s = f.state(zone); s.serves != nil && int32(serial-*s.serves) <= 0 {
-			return
-		}
-		select {
-		case <-time.After(serveEvery):
-		case <-ctx.Done():
-		}
-	}
 }
 
 // WriteMetrics writes the metrics of the secondaries.
@@ -336,7 +310,7 @@ func (n *Notifier) WriteMetrics(page *daemon.Page) {
 	page.Family("meshddns_secondary_notifies_total", "counter", "NOTIFY messages to secondaries.")
 	page.Figure(n.counts[1].Load(), daemon.Label{Name: "result", Value: "acknowledged"})
 	page.Figure(n.counts[0].Load(), daemon.Label{Name: "result", Value: "failed"})
-	page.Family("meshddns_secondary_lag_seconds", "gauge", "Time since the oldest change of a zone that a secondary has not fetched.")
+	page.Family("meshddns_secondary_lag_seconds", "gauge", "Time since the oldest change of a zone that a secondary does not serve.")
 	now := time.Now()
 	for _, s := range n.Known() {
 		oldest, _ := s.follower.lag(now)

@@ -128,6 +128,8 @@ type peer struct {
 	has   atomic.Uint32 // the serial in its answers to queries; 0: it refuses
 	asked atomic.Int64  // queries
 
+	broken atomic.Bool // it answers queries with SERVFAIL
+
 	unsigned atomic.Bool // its answers to queries are not signed, as those of another host
 }
 
@@ -178,6 +180,9 @@ func (p *peer) serve(t *testing.T, socket net.PacketConn, answer func(n int64) (
 			if serial := p.has.Load(); serial > 0 {
 				soa := dns.SOA{MName: dns.Root, RName: dns.Root, Serial: serial}
 				reply.Rcode, reply.Answers = dns.RcodeSuccess, []dns.RR{{Name: m.Questions[0].Name, Type: dns.TypeSOA, Class: dns.ClassIN, Data: soa.Data()}}
+			}
+			if p.broken.Load() {
+				reply.Rcode, reply.Answers = dns.RcodeServFail, nil
 			}
 			p.asked.Add(1)
 			if p.unsigned.Load() {
@@ -326,45 +331,77 @@ func TestFetchedBeforeTheMessage(t *testing.T) {
 	}
 }
 
-// TestTakenIsServed: a peer that has fetched a version is waited for until it answers with it, for serveTime at most. One that
-// refuses to answer is not. All that wait ask it together.
+// TestTakenIsServed: a version that a peer was sent counts as taken when the peer answers with it or with a later one, as
+// one that signs does, or refuses to answer. An older one, or SERVFAIL, is a lag, and is not repeated by messages.
 func TestTakenIsServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	yes := func(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true }
-	slow, refusing := w.peer("slow", yes), w.peer("refusing", yes)
+	p := w.peer("p", acknowledges)
 	w.serials["example.com"] = 7
-	w.fetch(slow, "example.com", 7)
-	w.fetch(refusing, "example.com", 7)
-	slow.has.Store(6)
-	began, taken := time.Now(), make(chan bool, 1)
-	ask := func() { taken <- w.Taken(t.Context(), "example.com") }
-	go ask()
-	support.Eventually(t, support.Limit, "the peer is asked again", func() bool { return slow.asked.Load() >= 2 })
-	if len(taken) > 0 && time.Since(began) < serveTime {
-		t.Error("the peer is not waited for")
-	}
-	slow.has.Store(7)
-	if !support.Receive(t, taken) || refusing.asked.Load() != 1 {
-		t.Errorf("not taken, or the peer that refuses is asked %d times", refusing.asked.Load())
-	}
-	w.serials["example.com"] = 8
-	w.fetch(slow, "example.com", 8) // which signs, and has its own serials
-	w.fetch(refusing, "example.com", 8)
-	before := slow.asked.Load()
-	began = time.Now()
-	const waiting = 16
-	taken = make(chan bool, waiting)
-	for range waiting {
-		go ask()
-	}
-	for range waiting {
-		if !support.Receive(t, taken) || time.Since(began) < serveTime {
-			t.Errorf("after %v", time.Since(began))
+	w.run()
+	support.Eventually(t, support.Limit, "a message", func() bool { return p.last.Load() == 7 })
+	for i, answer := range []uint32{8, 100, 0} {
+		serial := uint32(8 + i)
+		w.move("example.com", serial)
+		support.Eventually(t, support.Limit, "a message", func() bool { return p.last.Load() == serial })
+		heard, asked := p.heard.Load(), p.asked.Load()
+		p.has.Store(serial - 1)
+		w.fetch(p, "example.com", serial)
+		for _, answers := range []int64{loading + 1, loading + 2} { // with the older version, then with SERVFAIL
+			support.Eventually(t, support.Limit, "an answer", func() bool { return p.asked.Load() >= asked+answers && w.state(p, "example.com").Error != "" })
+			lag, _ := w.Find(p.ID).follower.lag(time.Now())
+			if s := w.state(p, "example.com"); w.taken("example.com", time.Millisecond) || *s.Fetched != serial || lag == 0 || p.heard.Load() != heard {
+				t.Errorf("version %d is taken before it is served, or %d messages: %+v", serial, p.heard.Load()-heard, s)
+			}
+			p.broken.Store(true)
+		}
+		p.broken.Store(false)
+		p.has.Store(answer)
+		if !w.taken("example.com", support.Limit) {
+			t.Errorf("version %d is not taken", serial)
+		}
+		if s := w.state(p, "example.com"); s.Lag != 0 || s.Error != "" {
+			t.Errorf("version %d: %+v", serial, s)
 		}
 	}
-	if asked, most := slow.asked.Load()-before, int64(time.Since(began)/serveEvery+1); asked > most {
-		t.Errorf("%d that wait ask the peer %d times, want at most %d", waiting, asked, most)
+}
+
+// TestQuiet: a peer without NOTIFY may transfer, hears nothing, is not waited for and never behind.
+func TestQuiet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.peer("p", acknowledges)
+	w.serials["example.com"] = 7
+	w.run()
+	support.Eventually(t, support.Limit, "a message", func() bool { return p.last.Load() == 7 })
+	notify := func(on bool) {
+		p.Notify = &on
+		if _, err := w.Save(t.Context(), p.Secondary); err != nil {
+			t.Fatal(err)
+		}
+		f := w.Find(p.ID).follower
+		support.Eventually(t, support.Limit, "the setting counts", func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.quiet != on
+		})
+	}
+	notify(false)
+	p.has.Store(6)
+	w.move("example.com", 8)
+	w.fetch(p, "example.com", 8)
+	w.move("example.com", 9)
+	apex, _ := dns.ParseName("example.com")
+	lag, late := w.Find(p.ID).follower.lag(time.Now().Add(time.Hour))
+	if s := w.state(p, "example.com"); !w.May(p.at.Addr(), p.key.Name, apex) || !w.Names(p.at.Addr(), p.key.Name, apex, 8) ||
+		!w.taken("example.com", support.Limit) || lag+time.Duration(late) != 0 || s.Lag != 0 || *s.Fetched != 8 {
+		t.Errorf("%+v, lag %v, %d", s, lag, late)
+	}
+	heard, asked := p.last.Load(), p.asked.Load()
+	notify(true)
+	support.Eventually(t, support.Limit, "it is told again", func() bool { return p.last.Load() == 9 })
+	if heard != 7 || asked != 0 {
+		t.Errorf("it was told of %d, and asked %d times", heard, asked)
 	}
 }
 
@@ -433,7 +470,7 @@ func TestNoticesSwap(t *testing.T) {
 	}
 	w.fetch(p, "example.com", 9)
 	w.fetch(p, "example.com", 8)
-	if s := w.Find(p.ID).follower.state("example.com"); s.behind() {
+	if s := w.Find(p.ID).follower.state("example.com"); s.fetched != 9 {
 		t.Errorf("after an earlier transfer: %+v", s)
 	}
 }

@@ -12,6 +12,7 @@ import (
 var (
 	errNoAnswer = msg.Errorf("no valid answer to NOTIFY")
 	errRefused  = msg.Errorf("NOTIFY is refused")
+	errOlder    = msg.Errorf("the secondary was sent the version, and serves an older one or none: see its log")
 )
 
 // causes say what to check, by the rcode of an answer or of its TSIG record.

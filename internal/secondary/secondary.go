@@ -37,6 +37,7 @@ type Secondary struct {
 	Secret    secrets.Masked `json:"key_secret"`
 	Algorithm string         `json:"key_algorithm"` // of the key: one of algorithms
 	Zones     []string       `json:"zones"`         // names, or "*" for all
+	Notify    *bool          `json:"notify"`        // it serves the zones, and is told of changes; not nil after Check
 
 	at       netip.AddrPort // is Address
 	ranges   []netip.Prefix // are From
@@ -66,6 +67,9 @@ func (s Secondary) Check(msg.Language) (Secondary, error) {
 		wrong,
 		msg.RefuseIf(len(s.From) > 0 && s.KeyName == "", msg.SecondaryFromUnsigned),
 		s.readRanges(),
+	}
+	if s.Notify == nil {
+		s.Notify = new(true)
 	}
 	if s.Zones == nil {
 		s.Zones = []string{allZones}

@@ -155,11 +155,12 @@ func TestRangesOfOthers(t *testing.T) {
 // the secret.
 func TestMembers(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"id":"a","address":"10.0.0.1"}`:                                                                    `{"id":"a","address":"10.0.0.1:53","from":[],"key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":["*"]}`,
-		`{"id":"a","address":"10.0.0.1","zones":[]}`:                                                         `{"id":"a","address":"10.0.0.1:53","from":[],"key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":[]}`,
-		`{"id":"a","address":"10.0.0.1","zones":["A.Example.","*"]}`:                                         `{"id":"a","address":"10.0.0.1:53","from":[],"key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":["a.example","*"]}`,
-		`{"id":"a","address":"10.0.0.1","from":["10.1.2.3/8","::1"],"key_name":"K","key_secret":"c2VjcmV0"}`: `{"id":"a","address":"10.0.0.1:53","from":["10.0.0.0/8","::1/128"],"key_name":"K","key_secret":"` + secrets.Mask + `","key_algorithm":"hmac-sha256","zones":["*"]}`,
-		`{"id":"a","address":"::1","key_name":"K","key_secret":"c2VjcmV0","key_algorithm":"hmac-sha512"}`:    `{"id":"a","address":"[::1]:53","from":[],"key_name":"K","key_secret":"` + secrets.Mask + `","key_algorithm":"hmac-sha512","zones":["*"]}`,
+		`{"id":"a","address":"10.0.0.1"}`:                                                                    `{"id":"a","address":"10.0.0.1:53","from":[],"key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":["*"],"notify":true}`,
+		`{"id":"a","address":"10.0.0.1","notify":false}`:                                                     `{"id":"a","address":"10.0.0.1:53","from":[],"key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":["*"],"notify":false}`,
+		`{"id":"a","address":"10.0.0.1","zones":[]}`:                                                         `{"id":"a","address":"10.0.0.1:53","from":[],"key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":[],"notify":true}`,
+		`{"id":"a","address":"10.0.0.1","zones":["A.Example.","*"]}`:                                         `{"id":"a","address":"10.0.0.1:53","from":[],"key_name":"","key_secret":"","key_algorithm":"hmac-sha256","zones":["a.example","*"],"notify":true}`,
+		`{"id":"a","address":"10.0.0.1","from":["10.1.2.3/8","::1"],"key_name":"K","key_secret":"c2VjcmV0"}`: `{"id":"a","address":"10.0.0.1:53","from":["10.0.0.0/8","::1/128"],"key_name":"K","key_secret":"` + secrets.Mask + `","key_algorithm":"hmac-sha256","zones":["*"],"notify":true}`,
+		`{"id":"a","address":"::1","key_name":"K","key_secret":"c2VjcmV0","key_algorithm":"hmac-sha512"}`:    `{"id":"a","address":"[::1]:53","from":[],"key_name":"K","key_secret":"` + secrets.Mask + `","key_algorithm":"hmac-sha512","zones":["*"],"notify":true}`,
 	} {
 		w := newWorld(t)
 		if _, changed, err := w.Apply(t.Context(), []byte(body)); err != nil || !changed {

@@ -40,7 +40,7 @@ func NewTable(db *sqlite.Database) *Table {
 		Most: MaxSecondaries, Shown: shown{}, Unknown: ErrUnknown, TooMany: ErrTooMany,
 		Saved: msg.SecondarySaved, Deleted: msg.SecondaryDeleted,
 		ID:     func(s *Secondary) *string { return &s.ID },
-		Select: `SELECT id, address, key_name, key_secret, key_algorithm, zones, ranges FROM secondaries ORDER BY id`,
+		Select: `SELECT id, address, key_name, key_secret, key_algorithm, zones, ranges, notify FROM secondaries ORDER BY id`,
 		Scan:   t.scan, Store: t.store, Delete: `DELETE FROM secondaries WHERE id = ?`,
 		Carry: func(now, before *Secondary) {
 			if now.follower = newFollower(); before != nil && before.at == now.at {
@@ -52,7 +52,7 @@ func NewTable(db *sqlite.Database) *Table {
 }
 
 func (t *Table) scan(row sqlite.Scanner) (s Secondary, err error) {
-	if err = row.Scan(&s.ID, &s.Address, &s.KeyName, t.DB.Key.Open((*string)(&s.Secret), "secondaries", &s.ID, "key_secret"), &s.Algorithm, (*sqlite.TextList)(&s.Zones), (*sqlite.TextList)(&s.From)); err != nil {
+	if err = row.Scan(&s.ID, &s.Address, &s.KeyName, t.DB.Key.Open((*string)(&s.Secret), "secondaries", &s.ID, "key_secret"), &s.Algorithm, (*sqlite.TextList)(&s.Zones), (*sqlite.TextList)(&s.From), &s.Notify); err != nil {
 		return s, err
 	}
 	s.Zones = append([]string{}, s.Zones...)
@@ -75,8 +75,8 @@ func (t *Table) store(ctx context.Context, tx *sql.Tx, s, _ Secondary, all []Sec
 			return s, msg.Refuse(msg.SecondaryFromShared, o.ID)
 		}
 	}
-	_, err := tx.ExecContext(ctx, `REPLACE INTO secondaries (id, address, key_name, key_secret, key_algorithm, zones, ranges) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		s.ID, s.Address, s.KeyName, t.DB.Key.Seal(string(s.Secret), "secondaries", s.ID, "key_secret"), s.Algorithm, sqlite.TextList(s.Zones), sqlite.TextList(s.From))
+	_, err := tx.ExecContext(ctx, `REPLACE INTO secondaries (id, address, key_name, key_secret, key_algorithm, zones, ranges, notify) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		s.ID, s.Address, s.KeyName, t.DB.Key.Seal(string(s.Secret), "secondaries", s.ID, "key_secret"), s.Algorithm, sqlite.TextList(s.Zones), sqlite.TextList(s.From), s.Notify)
 	return s, err
 }
 
@@ -125,6 +125,7 @@ func (t *Table) Fetched(from netip.Addr, key, apex dns.Name, serial uint32) {
 	for f := range t.of(from, key, apex) {
 		f.fetch(apex.Bare(), from, serial)
 	}
+	t.signal()
 }
 
 // Names tells that a secondary names a version of a zone as the one that it has, and reports whether it

@@ -26,7 +26,7 @@ func acknowledges(int64) (dns.Rcode, bool) { return dns.RcodeSuccess, true }
 // TestWants says which secondary a change waits for.
 func TestWants(t *testing.T) {
 	now := time.Now()
-	known := func(fetched uint32) *state { return &state{zone: "z", known: true, fetched: fetched} }
+	known := func(fetched uint32) *state { return &state{zone: "z", taken: &fetched} }
 	for what, test := range map[string]struct {
 		heard  time.Duration // ago; 0: never
 		silent bool
@@ -156,6 +156,7 @@ func TestTakenUntold(t *testing.T) {
 	if <-done {
 		t.Error("the wait was given up, and the zone is taken")
 	}
+	w.run()
 	w.fetch(p, "example.com", 7)
 	if !w.taken("example.com", support.Limit) {
 		t.Error("it was fetched")

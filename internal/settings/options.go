@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -47,9 +48,14 @@ func source(family hostaddr.Family, at func(*Settings) *hostaddr.Source) func(*S
 	})
 }
 
-// plain reads a text, which is checked later.
-func plain(at func(*Settings) *string) func(*Settings, []string) error {
-	return one(func(s *Settings, text string) error { *at(s) = text; return nil })
+// file reads the path of a file, which is checked later.
+func file(at func(*Settings) *string) func(*Settings, []string) error {
+	return one(func(s *Settings, text string) error {
+		if *at(s) = text; text == "" {
+			return errors.New(`"" is not a file: want a path, or omit the flag`)
+		}
+		return nil
+	})
 }
 
 // addresses reads addresses to listen on, host:port, which may have a prefix.
@@ -67,15 +73,15 @@ func addresses(form, prefix string, at func(*Settings) *[]string) func(*Settings
 var options = []option{
 	{name: "listen", value: "address", preset: "127.0.0.1:8053", several: true, read: (*Settings).readListen,
 		usage: "address of the HTTP API: host:port, tls:host:port for HTTPS, or unix:/path (mode 0660)"},
-	{name: "socket-group", value: "group", read: plain(func(s *Settings) *string { return &s.SocketGroup }),
+	{name: "socket-group", value: "group", read: one(func(s *Settings, text string) error { s.SocketGroup = text; return nil }),
 		usage: "group of the unix sockets, by name or number; without it: the program's own group"},
 	{name: "db", value: "file", preset: "meshddns.db", read: one((*Settings).readDB),
 		usage: "database file"},
 	{name: "seal-key", value: "file", read: one((*Settings).readSealKey),
 		usage: "file with one or two keys, one a line: 32 octets in base64; the first seals all secrets in the database, both open; a first line none unseals"},
-	{name: "term", value: "file", read: plain(func(s *Settings) *string { return &s.Term }),
+	{name: "term", value: "file", read: file(func(s *Settings) *string { return &s.Term }),
 		usage: "file with the term in which this one of two machines writes: until there is one it is a standby; none takes the term out of the database"},
-	{name: "replica-socket", value: "file", read: plain(func(s *Settings) *string { return &s.Replica }),
+	{name: "replica-socket", value: "file", read: file(func(s *Settings) *string { return &s.Replica }),
 		usage: "control socket of the Litestream that copies the database; changes with ?durable=1 wait for the copy"},
 	{name: "dns-listen", value: "address", several: true, read: addresses(dnsForm, "", func(s *Settings) *[]string { return &s.DNS.Addresses }),
 		usage: "address of the DNS server, UDP and TCP: host:port; without it there is no DNS server"},
@@ -105,15 +111,15 @@ var options = []option{
 		usage: "writes an hour that nodes and checks may cause at one account of a provider; 0: no limit; without it: 100 at a cloud, no limit at builtin, rfc2136, powerdns and webhook"},
 	{name: "trusted-proxy", value: "range", several: true, node: true, read: (*Settings).readProxies,
 		usage: "addresses of proxies in front of -node-listen: the client of their requests is in X-Forwarded-For"},
-	{name: "tls-cert", value: "file", tls: true, read: plain(func(s *Settings) *string { return &s.Certificate.Chain }),
+	{name: "tls-cert", value: "file", tls: true, read: file(func(s *Settings) *string { return &s.Certificate.Chain }),
 		usage: "certificate of the addresses tls:..., and the certificates up to its authority (PEM); read again when it changes"},
-	{name: "tls-key", value: "file", tls: true, read: plain(func(s *Settings) *string { return &s.Certificate.Key }),
-		usage: "private key of the certificate (PEM), which only its owner may read"},
-	{name: "tls-client-ca", value: "file", tls: true, read: plain(func(s *Settings) *string { return &s.Certificate.Authority }),
+	{name: "tls-key", value: "file", tls: true, read: file(func(s *Settings) *string { return &s.Certificate.Key }),
+		usage: "private key of the certificate (PEM), which only its owner and this program, by a group or an ACL, may read"},
+	{name: "tls-client-ca", value: "file", tls: true, read: file(func(s *Settings) *string { return &s.Certificate.Authority }),
 		usage: "authority (PEM) of certificates that clients of -listen tls:... must have besides the token; without it they need none"},
 	{name: "sync-interval", value: "time", preset: "5m", read: one((*Settings).readSyncInterval),
 		usage: "time between synchronisations in the modes auto and upsert-only"},
-	{name: "provision", value: "file", read: one((*Settings).readProvision),
+	{name: "provision", value: "file", read: file(func(s *Settings) *string { return &s.Provision }),
 		usage: "file with configuration, services and usages, applied at start and at SIGHUP; or a folder: its files *.json in the order of their names"},
 	{name: "language", value: "language", preset: "zh", read: one((*Settings).readLanguage),
 		usage: "language of texts for requests without Accept-Language: zh or en"},

@@ -62,8 +62,7 @@ func Read(args, environ []string) (Settings, error) {
 	texts := collector{}
 	unknown, faults := texts.environment(environ)
 	faults = append(faults, texts.commandLine(args)...)
-	s := Settings{Unknown: unknown, Credentials: Lookup(environ, "CREDENTIALS_DIRECTORY"), given: map[string]string{}}
-	s.Certificate = &web.Certificate{Credentials: s.Credentials}
+	s := Settings{Unknown: unknown, Credentials: Lookup(environ, "CREDENTIALS_DIRECTORY"), Certificate: &web.Certificate{}, given: map[string]string{}}
 	for _, o := range options {
 		values, origin := []string{o.preset}, "-"+o.name
 		if said, ok := texts[o.name]; ok {
@@ -76,11 +75,12 @@ func Read(args, environ []string) (Settings, error) {
 			faults = append(faults, prefixed(origin, err))
 		}
 	}
+	s.Certificate.Listen = slices.Concat(s.Listen, s.NodeListen)
 	if c := s.Certificate; c.Chain+c.Key+c.Authority == "" {
 		s.Certificate = nil
 	} else if c.Chain == "" || c.Key == "" {
 		faults = append(faults, fmt.Errorf("-tls-cert %q and -tls-key %q: want a file for both", c.Chain, c.Key))
-	} else if err := c.Reload(); err != nil {
+	} else if err := c.Reload(nil); err != nil {
 		faults = append(faults, fmt.Errorf("-tls-cert, -tls-key, -tls-client-ca: %w", err))
 	}
 	faults = append(faults, s.open())

@@ -238,12 +238,12 @@ func (s *Settings) readTokenFile(text string) (err error) {
 	if text == "" {
 		return errors.New(`"" is not a file: omit the flag to require no token`)
 	}
-	s.Tokens, err = web.OpenTokens(text, s.Credentials)
+	s.Tokens, err = web.OpenTokens(text)
 	return err
 }
 
 func (s *Settings) readSealKey(text string) (err error) {
-	f, err := web.OpenPrivate(text, s.Credentials)
+	f, err := web.OpenPrivate(text)
 	if err != nil {
 		return err
 	}
@@ -288,13 +288,6 @@ func (s *Settings) readCheck(text string) error {
 	}
 	if toggle(func(s *Settings) *bool { return &s.Check })(s, []string{text}) != nil {
 		return fmt.Errorf("%q: want true, false or strict", text)
-	}
-	return nil
-}
-
-func (s *Settings) readProvision(text string) error {
-	if s.Provision = text; text == "" {
-		return errors.New(`"" is not a file: omit the flag to apply none`)
 	}
 	return nil
 }

@@ -20,14 +20,15 @@ type Replica struct {
 	next         chan error // of the call to Litestream that has not begun
 }
 
-// Durable returns a function that waits until all commits are in the replica, and a term is known to last; nil without a socket.
-func Durable(socket, path string, t *Term) func(context.Context) error {
+// Durable returns two functions, nil without a socket: synced waits until all commits are in the replica, durable also until a term
+// is known to last.
+func Durable(socket, path string, t *Term) (synced, durable func(context.Context) error) {
 	if socket == "" {
-		return nil
+		return nil, nil
 	}
 	path, _ = filepath.Abs(path) // Litestream compares texts
 	r := &Replica{Socket: socket, Path: path}
-	return func(ctx context.Context) error {
+	return r.Sync, func(ctx context.Context) error {
 		if err := r.Sync(ctx); err != nil {
 			return err
 		}
@@ -59,7 +60,8 @@ func (r *Replica) Sync(ctx context.Context) (err error) {
 // run has no time limit: Litestream 0.5.18 may lose its hold on the WAL when a caller leaves during its checkpoint (db.go, execCheckpoint).
 func (r *Replica) run(call chan<- error) {
 	r.turn.Lock() // one goroutine runs and one waits, however many call Sync
-	defer r.turn.Unlock()
+	pause := time.Duration(0)
+	defer func() { time.AfterFunc(pause, r.turn.Unlock) }()
 	r.mu.Lock()
 	r.next = nil
 	r.mu.Unlock()
@@ -75,6 +77,6 @@ func (r *Replica) run(call chan<- error) {
 		}
 	}
 	if call <- err; err != nil {
-		time.Sleep(time.Second / 4) // before the next call
+		pause = time.Second / 4 // before the next call
 	}
 }

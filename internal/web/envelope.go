@@ -340,8 +340,15 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	send(w, status, buffer.Bytes())
 }
 
+// Private sets the media type of an answer that no browser guesses another type of, and no cache keeps.
+func Private(h http.Header, mediaType string) {
+	h.Set("Content-Type", mediaType)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+}
+
 func send(w http.ResponseWriter, status int, text []byte) {
-	w.Header().Set("Content-Type", MediaType)
+	Private(w.Header(), MediaType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
 	w.Write(text)

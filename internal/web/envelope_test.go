@@ -42,7 +42,7 @@ func TestRoute(t *testing.T) {
 		if want := `{"data":"GET /things/{id} 7"}` + "\n"; test.status == "202" && body != want {
 			t.Errorf("body %q, want %q", body, want)
 		}
-		if header.Get("Connection") != "" || header.Get("X-Content-Type-Options") != "" || header.Get("Location") != "" {
+		if header.Get("Connection") != "" || header.Get("Cache-Control") != "no-store" || header.Get("Location") != "" {
 			t.Errorf("%s %s: what the mux said has stayed: %v", test.method, test.target, header)
 		}
 	}

@@ -25,7 +25,6 @@ func SendFile(w http.ResponseWriter, file *os.File, atEnd func()) error {
 
 // Attachment sets the header of a file that clients store and caches do not.
 func Attachment(h http.Header, mediaType, name string) {
-	h.Set("Content-Type", mediaType)
+	Private(h, mediaType)
 	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	h.Set("Cache-Control", "no-store")
 }

@@ -219,13 +219,19 @@ func refusing(parameters string) bool {
 	return false
 }
 
+// OfferSchemes tells the client of an answer 401 how it can send its token. Browsers, wget and others send a password only
+// where Basic is offered. It is the first, because uclient-fetch of OpenWrt reads the first only.
+func OfferSchemes(h http.Header, basic bool) {
+	if basic {
+		h.Set("WWW-Authenticate", `Basic realm="meshddns"`)
+	}
+	h.Add("WWW-Authenticate", "Bearer")
+}
+
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request, refusal Denial) {
 	switch refusal.Status {
 	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		if Accepts(r, "text/html") {
-			w.Header().Set("WWW-Authenticate", `Basic realm="meshddns"`) // a browser asks for the password
-		}
+		OfferSchemes(w.Header(), !changes(r))
 	case http.StatusTooManyRequests:
 		seconds := (refusal.RetryAfter + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))

@@ -53,7 +53,7 @@ func deny(w http.ResponseWriter, _ *http.Request, refusal Denial) {
 func sayCaller(w http.ResponseWriter, r *http.Request) { io.WriteString(w, Caller(r)) }
 
 func twoTokens() *Tokens {
-	return tokensOf(firstToken + "\n" + secondToken)
+	return tokensOf(firstToken + "\n" + secondToken + "\n")
 }
 
 // tokensOf returns the tokens of a file with these lines.
@@ -261,18 +261,28 @@ func TestLinkFromAnotherSite(t *testing.T) {
 	}
 }
 
+func TestAccepts(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"text/html": true, "text/html,application/xhtml+xml,*/*;q=0.8": true, "a/b, Text/HTML;q=0.1": true,
+		"*/*": false, "text/*": false, "text/html;q=0, */*": false, "text/html; q=0.000": false, "application/json": false, "text/htmlx": false,
+	} {
+		if got := Accepts(&http.Request{Header: http.Header{"Accept": {accept}}}, "text/html"); got != want {
+			t.Errorf("%s: %t, want %t", accept, got, want)
+		}
+	}
+}
+
 // basic is the value of Authorization with a user and a password.
 func basic(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-// TestBasic: a password is for reading only, counts as a wrong token where it is none, and is asked for
-// where the client shows pages.
+// TestBasic: a password is for reading only, counts as a wrong token where it is none, and is asked for in answers to reading.
 func TestBasic(t *testing.T) {
 	addr := serveTCP(t, GuardConfig{Tokens: twoTokens()})
 	ask := func(method, headers string) (string, string) {
 		answer, header := guardSend(t, net.Dialer{}, addr, method+" / HTTP/1.1\nHost: localhost\nAuthorization: "+headers)
-		return answer, header.Get("WWW-Authenticate")
+		return answer, fmt.Sprint(header.Values("WWW-Authenticate"))
 	}
 	for method, want := range map[string]string{
 		"GET": "200 token 1", "HEAD": "200 ", "POST": "401 basic_reads_only", "PUT": "401 basic_reads_only", "DELETE": "401 basic_reads_only", "OPTIONS": "200 127.0.0.1",
@@ -284,12 +294,10 @@ func TestBasic(t *testing.T) {
 	if got, _ := ask("GET", basic("u", firstToken)+"\nSec-Fetch-Site: cross-site"); got != "403 cross_site" {
 		t.Errorf("cross-site: got %q", got)
 	}
-	for accept, want := range map[string]string{
-		"text/html": `Basic realm="meshddns"`, "text/html,application/xhtml+xml,*/*;q=0.8": `Basic realm="meshddns"`, "a/b, Text/HTML;q=0.1": `Basic realm="meshddns"`,
-		"*/*": "Bearer", "text/*": "Bearer", "text/html;q=0, */*": "Bearer", "text/html; q=0.000": "Bearer", "application/json": "Bearer", "text/htmlx": "Bearer",
-	} {
-		if _, got := ask("GET", "\nAccept: "+accept); got != want {
-			t.Errorf("%s: got %q, want %q", accept, got, want)
+	const both = `[Basic realm="meshddns" Bearer]`
+	for method, want := range map[string]string{"GET": both, "HEAD": both, "POST": "[Bearer]", "PUT": "[Bearer]", "DELETE": "[Bearer]"} {
+		if _, got := ask(method, "\nContent-Length: 0"); got != want {
+			t.Errorf("%s offers %s, want %s", method, got, want)
 		}
 	}
 	for {
@@ -341,7 +349,7 @@ func TestToken(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if challenged := header.Get("WWW-Authenticate") == "Bearer"; challenged != (tt.want == unauthorized) {
+			if challenged := header.Get("WWW-Authenticate") != ""; challenged != (tt.want == unauthorized) {
 				t.Errorf("WWW-Authenticate: %q", header.Get("WWW-Authenticate"))
 			}
 		})

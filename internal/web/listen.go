@@ -3,10 +3,12 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -173,22 +175,26 @@ func listenUnix(path string, group int) (net.Listener, error) {
 	return listener, err
 }
 
+// Doubtful is the warning about Doubts.
+const Doubtful = "clients may refuse the TLS certificate: want one for servers, with the names of the listeners, and those up to its authority behind it"
+
 const (
 	lookTime  = time.Minute         // between two looks at the files
+	maxChain  = 100 << 10           // octets of certificates that OpenSSL takes (SSL_CTX_set_max_cert_list)
 	earlyTime = 14 * 24 * time.Hour // before its end, when a certificate counts as one that ends soon
 )
 
 // Certificate is the certificate of the listeners with TLS, from PEM files. A nil Certificate is none.
 type Certificate struct {
-	Chain, Key  string // paths
-	Authority   string // path of what signs clients' certificates, which the API then requires; "": it requires none
-	Credentials string // the directory of credentials, as for OpenTokens
-	api, nodes  atomic.Pointer[tls.Config]
+	Chain, Key string   // paths
+	Authority  string   // path of what signs clients' certificates, which the API then requires; "": it requires none
+	Listen     []string // the addresses of the listeners, whose names it has to have
+	api, nodes atomic.Pointer[tls.Config]
 }
 
 // Reload reads the files for the next connections. On an error it keeps what it has. The key's file must be as private
-// as a token file; an expired certificate is no error. No session is resumed, so a replaced authority counts at once.
-func (c *Certificate) Reload() error {
+// as a token file; an expired certificate is no error. Doubts about another chain than before are logged. No session is resumed, so a replaced authority counts at once.
+func (c *Certificate) Reload(log *slog.Logger) error {
 	for _, path := range []string{c.Chain, c.Authority} { // OpenPrivate checks the key
 		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is not a regular file", path)
@@ -198,7 +204,7 @@ func (c *Certificate) Reload() error {
 	if err != nil {
 		return err
 	}
-	key, err := OpenPrivate(c.Key, c.Credentials)
+	key, err := OpenPrivate(c.Key)
 	if err != nil {
 		return err
 	}
@@ -207,6 +213,10 @@ func (c *Certificate) Reload() error {
 	pair, err := tls.X509KeyPair(chain, text)
 	if err != nil {
 		return fmt.Errorf("%s and %s: %w", c.Chain, c.Key, err)
+	}
+	// The size of the message of TLS 1.3 (RFC 8446, section 4.4.2).
+	if size := 4 + 5*len(pair.Certificate) + len(bytes.Join(pair.Certificate, nil)); size > maxChain {
+		return fmt.Errorf("%s: %d certificates of %d octets: clients take %d at most", c.Chain, len(pair.Certificate), size, maxChain)
 	}
 	next := &tls.Config{
 		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
@@ -219,8 +229,11 @@ func (c *Certificate) Reload() error {
 			return cmp.Or(err, fmt.Errorf("%s: no certificate in PEM", c.Authority))
 		}
 	}
-	c.api.Store(next)
+	before := c.api.Swap(next)
 	c.nodes.Store(nodes)
+	if before != nil && !slices.EqualFunc(before.Certificates[0].Certificate, pair.Certificate, bytes.Equal) {
+		c.logDoubts(log)
+	}
 	return nil
 }
 
@@ -228,10 +241,43 @@ func (c *Certificate) Reload() error {
 func (c *Certificate) API() *tls.Config   { return c.api.Load() }
 func (c *Certificate) Nodes() *tls.Config { return c.nodes.Load() }
 
+// Doubts says why clients would refuse the certificate. Whether its issuer is a root that clients have is not known, except
+// that an issuer which is to be fetched is none.
+func (c *Certificate) Doubts() []error {
+	leaf, _ := c.Ends()
+	if leaf == nil {
+		return nil
+	}
+	same := func(der []byte) bool { return bytes.Equal(der, leaf.Raw) }
+	others, issuers := slices.DeleteFunc(slices.Clone(c.API().Certificates[0].Certificate), same), x509.NewCertPool()
+	for _, der := range others {
+		issuers.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	}
+	if len(others) == 0 && len(leaf.IssuingCertificateURL) == 0 {
+		issuers.AddCert(leaf)
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: issuers, CurrentTime: leaf.NotAfter})
+	faults := []error{err}
+	for _, address := range c.Listen {
+		host, _, _ := net.SplitHostPort(strings.TrimPrefix(address, TLSPrefix))
+		if _, named := netip.ParseAddr(host); named != nil && host != "" && strings.HasPrefix(address, TLSPrefix) {
+			faults = append(faults, leaf.VerifyHostname(host))
+		}
+	}
+	return slices.DeleteFunc(faults, func(err error) bool { return err == nil })
+}
+
+func (c *Certificate) logDoubts(log *slog.Logger) {
+	for _, err := range c.Doubts() {
+		log.Warn(Doubtful, "error", err)
+	}
+}
+
 // Watch reads the files every minute until ctx ends. Every minute it calls note for a certificate that ends within 14 days,
 // until note returns nil for it; note may be nil.
 func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(context.Context, *x509.Certificate) error) error {
 	var reading, noting daemon.Fault
+	c.logDoubts(log)
 	for noted := (*x509.Certificate)(nil); c != nil; {
 		if leaf, soon := c.Ends(); soon && !leaf.Equal(noted) {
 			var err error
@@ -248,7 +294,7 @@ func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(con
 		case <-ctx.Done():
 			return nil
 		}
-		reading.Note(log, "the certificate is not read again: what was stays", c.Reload())
+		reading.Note(log, "the certificate is not read again: what was stays", c.Reload(log))
 	}
 	return nil
 }

@@ -111,12 +111,12 @@ func (a Adapter) Pieces(give func(*http.Request) iter.Seq2[[]byte, error]) http.
 				return
 			}
 			if out.Write(piece); out.Len() > streamPart {
-				w.Header().Set("Content-Type", MediaType)
+				Private(w.Header(), MediaType)
 				out.WriteTo(w)
 				sent = true
 			}
 		}
-		w.Header().Set("Content-Type", MediaType)
+		Private(w.Header(), MediaType)
 		out.WriteTo(w)
 	})
 }
@@ -132,8 +132,7 @@ type EventStream struct {
 
 // NewEventStream begins the answer.
 func NewEventStream(w http.ResponseWriter) EventStream {
-	w.Header().Set("Content-Type", StreamType)
-	w.Header().Set("Cache-Control", "no-store")
+	Private(w.Header(), StreamType)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back
 	return EventStream{w, http.NewResponseController(w)}
 }

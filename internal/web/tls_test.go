@@ -42,11 +42,14 @@ type signed struct {
 }
 
 // newSigned makes a certificate for 127.0.0.1 that is valid until a time. Without a signer it signs itself, and others.
-func newSigned(t testing.TB, key crypto.Signer, until time.Time, by *signed) *signed {
+func newSigned(t testing.TB, key crypto.Signer, until time.Time, by *signed, changes ...func(*x509.Certificate)) *signed {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, NotBefore: until.Add(-400 * 24 * time.Hour), NotAfter: until, IsCA: by == nil, BasicConstraintsValid: true,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, change := range changes {
+		change(template)
 	}
 	signer := &signed{template, key}
 	if by != nil {
@@ -106,7 +109,7 @@ func files(t testing.TB, s *signed) *Certificate {
 	dir := t.TempDir()
 	c := &Certificate{Chain: filepath.Join(dir, "chain.pem"), Key: filepath.Join(dir, "key.pem")}
 	s.write(t, c)
-	if err := c.Reload(); err != nil {
+	if err := c.Reload(nil); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -236,11 +239,11 @@ func TestReplacedPair(t *testing.T) {
 	for range 20 {
 		last = newSigned(t, ecKey(t), inAYear(), authority)
 		put(t, c.Chain, last.pem(), 0o644)
-		if err := c.Reload(); err == nil || !strings.HasSuffix(err.Error(), "private key does not match public key") {
+		if err := c.Reload(nil); err == nil || !strings.HasSuffix(err.Error(), "private key does not match public key") {
 			t.Errorf("between the two renames: %v", err)
 		}
 		put(t, c.Key, last.keyPEM(t), 0o600)
-		if err := c.Reload(); err != nil {
+		if err := c.Reload(nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -255,24 +258,101 @@ func TestReplacedPair(t *testing.T) {
 	}
 }
 
-// A key that others may read is refused, below the folder of credentials one that all may read.
+// A key that others may read is refused, as a token file is.
 func TestKeyMode(t *testing.T) {
 	c := files(t, newSigned(t, ecKey(t), inAYear(), nil))
-	for _, test := range []struct {
-		mode        os.FileMode
-		credentials string
-		ok          bool
-	}{
-		{0o600, "", true}, {0o400, "", true}, {0o640, "", false}, {0o604, "", false}, {0o440, "", false},
-		{0o440, filepath.Dir(c.Key), true}, {0o444, filepath.Dir(c.Key), false}, {0o460, filepath.Dir(c.Key), false}, {0o440, filepath.Dir(filepath.Dir(c.Key)) + "/other", false},
-	} {
-		if err := os.Chmod(c.Key, test.mode); err != nil {
+	for mode, ok := range map[os.FileMode]bool{0o600: true, 0o400: true, 0o604: false, 0o444: false, 0o620: false} {
+		if err := os.Chmod(c.Key, mode); err != nil {
 			t.Fatal(err)
 		}
-		c.Credentials = test.credentials
-		err := c.Reload()
-		if (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%s has mode %04o", c.Key, test.mode)) {
-			t.Errorf("%04o below %q: %v", test.mode, test.credentials, err)
+		if err := c.Reload(nil); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%s has mode %04o", c.Key, mode)) {
+			t.Errorf("%04o: %v", mode, err)
+		}
+	}
+}
+
+// TestDoubts: what clients would refuse is told of a certificate, once for each chain.
+func TestDoubts(t *testing.T) {
+	const url = "http://authority.example/issuer"
+	issued := func(c *x509.Certificate) { c.Issuer.CommonName, c.IssuingCertificateURL = "x", []string{url} }
+	ca := func(c *x509.Certificate) { c.IsCA, c.Subject.CommonName = true, "intermediate" }
+	root := newSigned(t, ecKey(t), inAYear(), nil)
+	intermediate := newSigned(t, ecKey(t), inAYear(), root, ca)
+	const unknown = "x509: certificate signed by unknown authority"
+	leaf := newSigned(t, ecKey(t), inAYear(), intermediate, issued)
+	private := newSigned(t, ecKey(t), inAYear(), root)
+	usage := func(all ...x509.ExtKeyUsage) *signed {
+		return newSigned(t, ecKey(t), inAYear(), root, func(c *x509.Certificate) { c.ExtKeyUsage = all })
+	}
+	named := newSigned(t, ecKey(t), inAYear(), root, func(c *x509.Certificate) { c.DNSNames = []string{"*.example.com"} })
+	bare := newSigned(t, ecKey(t), inAYear(), root, func(c *x509.Certificate) { c.IPAddresses = nil })
+	for what, test := range map[string]struct {
+		leaf   *signed
+		behind []*signed
+		listen string
+		want   string
+	}{
+		"whole":                    {leaf, []*signed{intermediate}, "", ""},
+		"with the root":            {leaf, []*signed{intermediate, root}, "", ""},
+		"in another order":         {leaf, []*signed{root, intermediate}, "", ""},
+		"the leaf alone":           {leaf, nil, "", unknown},
+		"the leaf twice":           {leaf, []*signed{leaf}, "", unknown},
+		"another intermediate":     {leaf, []*signed{root}, "", unknown},
+		"of a private root":        {private, nil, "tls:127.0.0.1:1 tls:0.0.0.0:1 tls::1 tls:[::]:1 x.example:1 unix:/x", ""},
+		"signed by itself":         {root, nil, "", ""},
+		"any usage":                {usage(x509.ExtKeyUsageAny), nil, "", ""},
+		"no usage":                 {usage(), nil, "", ""},
+		"for clients only":         {usage(x509.ExtKeyUsageClientAuth), nil, "", "x509: certificate specifies an incompatible key usage"},
+		"the name of the listener": {named, nil, "tls:a.example.com:1 tls:B.Example.Com:2", ""},
+		"another name":             {named, nil, "127.0.0.1:1 tls:a.example.com:1 tls:a.example.net:2", "x509: certificate is valid for *.example.com, not a.example.net"},
+		"no name":                  {bare, nil, "tls:a.example.com:1", "x509: certificate is not valid for any names, but wanted to match a.example.com"},
+	} {
+		c := files(t, root)
+		c.Listen = strings.Fields(test.listen)
+		test.leaf.write(t, c)
+		text := test.leaf.pem()
+		for _, s := range test.behind {
+			text += s.pem()
+		}
+		put(t, c.Chain, text, 0o644)
+		log := &support.Log{}
+		for range 2 {
+			if err := c.Reload(slog.New(slog.NewTextHandler(log, nil))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Trim(fmt.Sprint(c.Doubts()), "[]"); got != test.want || strings.Count(log.String(), `level=WARN msg="`+Doubtful+`" error=`) != len(c.Doubts()) {
+			t.Errorf("%s: %s\nlogged:\n%s", what, got, log)
+		}
+	}
+}
+
+// TestLongChain: curl takes a chain of 100 KiB, and one of an octet more is refused, because curl does not take it.
+func TestLongChain(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := files(t, newSigned(t, key, inAYear(), nil))
+	padded := func(octets int) *signed {
+		return newSigned(t, key, inAYear(), nil, func(c *x509.Certificate) {
+			c.SerialNumber, c.ExtraExtensions = big.NewInt(1), []pkix.Extension{{Id: []int{1, 3, 6, 1, 4, 1, 32473, 1}, Value: make([]byte, octets)}}
+		})
+	}
+	const some = 90_000
+	rest := maxChain - 9 - len(padded(some).cert.Raw)
+	for more, refused := range []string{"", c.Chain + ": 1 certificates of 102401 octets: clients take 102400 at most"} {
+		padded(some+rest+more).write(t, c)
+		if err := c.Reload(nil); (err != nil) != (refused != "") || err != nil && err.Error() != refused {
+			t.Error(err)
+		}
+		pair, err := tls.LoadX509KeyPair(c.Chain, c.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, _, _ := serveTLS(t, func() *tls.Config { return &tls.Config{Certificates: []tls.Certificate{pair}} }, slog.New(slog.DiscardHandler), hello)
+		if out, err := exec.Command("curl", "-ksS", "https://"+address).CombinedOutput(); (err != nil) != (refused != "") {
+			t.Errorf("%d octets more: %s, %v", more, out, err)
 		}
 	}
 }
@@ -288,7 +368,7 @@ func TestFileThatIsAFIFO(t *testing.T) {
 		"the chain": {Chain: fifo, Key: c.Key}, "the key": {Chain: c.Chain, Key: fifo}, "the authority": {Chain: c.Chain, Key: c.Key, Authority: fifo},
 	} {
 		ended := make(chan error, 1)
-		go func() { ended <- wrong.Reload() }()
+		go func() { ended <- wrong.Reload(nil) }()
 		select {
 		case err := <-ended:
 			if err == nil || err.Error() != fifo+" is not a regular file" {
@@ -316,7 +396,7 @@ func TestClientCertificate(t *testing.T) {
 	ofFirst, ofSecond, none := client(first), client(second), trusting(own)
 	for i, authority := range []*signed{first, second} {
 		put(t, c.Authority, authority.pem(), 0o644)
-		if err := c.Reload(); err != nil {
+		if err := c.Reload(nil); err != nil {
 			t.Fatal(err)
 		}
 		for j, client := range []*http.Client{ofFirst, ofSecond, none} {
@@ -334,7 +414,7 @@ func TestClientCertificate(t *testing.T) {
 		return strings.Contains(log.String(), `msg="TLS handshake failed" who=127.0.0.1 `)
 	})
 	put(t, c.Authority, "none", 0o644)
-	if err := c.Reload(); err == nil || err.Error() != c.Authority+": no certificate in PEM" {
+	if err := c.Reload(nil); err == nil || err.Error() != c.Authority+": no certificate in PEM" {
 		t.Error(err)
 	}
 	if _, err := fetch(ofSecond, api); err != nil {
@@ -482,7 +562,7 @@ func TestWatch(t *testing.T) {
 		c := &Certificate{Chain: filepath.Join(dir, "chain.pem"), Key: filepath.Join(dir, "key.pem")}
 		first := newSigned(t, keys[0], time.Now().Add(earlyTime+90*time.Second), nil)
 		first.write(t, c)
-		if err := c.Reload(); err != nil {
+		if err := c.Reload(nil); err != nil {
 			t.Fatal(err)
 		}
 		var mu sync.Mutex // of noted and fails

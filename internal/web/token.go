@@ -1,17 +1,15 @@
 package web
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,6 +21,8 @@ import (
 const (
 	minToken  = 16 // bytes
 	maxTokens = 64
+
+	maxTokenFile = 1 << 20 // octets that are read; what is longer has been cut off, too
 )
 
 // Token is a bearer token of the token file, with its caller. It holds only the hash of its text, so it can be
@@ -59,20 +59,16 @@ func findToken(tokens []Token, text string) int {
 
 // Tokens has the tokens of a token file. Reload may run while requests are checked.
 type Tokens struct {
-	path, credentials string
-	current           atomic.Pointer[[]Token]
+	path    string
+	current atomic.Pointer[[]Token]
 }
 
 // OpenTokens reads a token file: 1 to 64 lines "<token>" or "<role> <name> <token>", with tokens of at least 16 printable
-// ASCII characters without white space. It skips blank lines, lines that begin with "#", and white space around a line.
-//
-// The file must be a regular file without any permission for group or others. Below the directory of
-// credentials ("" for none) the group may read: there systemd sets mode 0440 and an ACL for
-// the service alone, and the kernel shows the ACL's mask as the group's permission.
+// ASCII characters without white space, each with its newline. It skips blank lines, lines that begin with "#", and white space around a line.
 //
 // Errors name file and line, never the contents.
-func OpenTokens(path, credentials string) (*Tokens, error) {
-	t := &Tokens{path: path, credentials: credentials}
+func OpenTokens(path string) (*Tokens, error) {
+	t := &Tokens{path: path}
 	if err := t.Reload(); err != nil {
 		return nil, err
 	}
@@ -82,7 +78,7 @@ func OpenTokens(path, credentials string) (*Tokens, error) {
 // Reload reads the file again. On an error it keeps the current tokens. Otherwise the next request
 // is checked against the new ones.
 func (t *Tokens) Reload() error {
-	tokens, err := readTokens(t.path, t.credentials)
+	tokens, err := readTokens(t.path)
 	if err != nil {
 		return err
 	}
@@ -92,8 +88,8 @@ func (t *Tokens) Reload() error {
 
 func (t *Tokens) list() []Token { return *t.current.Load() }
 
-func readTokens(path, credentials string) ([]Token, error) {
-	f, err := OpenPrivate(path, credentials)
+func readTokens(path string) ([]Token, error) {
+	f, err := OpenPrivate(path)
 	if err != nil {
 		return nil, fmt.Errorf("token file: %w", err)
 	}
@@ -105,19 +101,9 @@ func readTokens(path, credentials string) ([]Token, error) {
 	return tokens, nil
 }
 
-// below reports whether a path lies in a directory, without following links.
-func below(path, dir string) bool {
-	path, err := filepath.Abs(path)
-	return err == nil && filepath.IsAbs(dir) && strings.HasPrefix(path, filepath.Clean(dir)+"/")
-}
-
-// OpenPrivate opens a regular file that only its owner can use. It checks the open file, because a path can be replaced. It
-// opens without blocking, because a FIFO would wait for its writer.
-func OpenPrivate(path, credentials string) (*os.File, error) {
-	var forbidden fs.FileMode = 0o077
-	if below(path, credentials) {
-		forbidden = 0o037
-	}
+// OpenPrivate opens a regular file that only its owner can change, and only its owner and this process can read. It checks the
+// open file, because a path can be replaced. It opens without blocking, because a FIFO would wait for its writer.
+func OpenPrivate(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -127,8 +113,8 @@ func OpenPrivate(path, credentials string) (*os.File, error) {
 	case err != nil:
 	case !info.Mode().IsRegular():
 		err = fmt.Errorf("%s is not a regular file", path)
-	case info.Mode().Perm()&forbidden != 0:
-		err = fmt.Errorf("%s has mode %04o: group and others must have no permission (0600)", path, info.Mode().Perm())
+	case info.Mode().Perm()&0o037 != 0 || info.Mode().Perm()&0o040 != 0 && !onlyOurs(f, int(info.Sys().(*syscall.Stat_t).Gid)):
+		err = fmt.Errorf("%s has mode %04o: only its owner, and a group or a user of its ACL that this program runs as, may read it (0600)", path, info.Mode().Perm())
 	}
 	if err != nil {
 		f.Close()
@@ -137,11 +123,25 @@ func OpenPrivate(path, credentials string) (*os.File, error) {
 	return f, nil
 }
 
+// inGroup reports whether this process is in a group.
+func inGroup(id int) bool {
+	groups, err := os.Getgroups()
+	return err == nil && slices.Contains(append(groups, os.Getegid()), id)
+}
+
 func parseTokens(r io.Reader) ([]Token, error) {
+	content, err := io.ReadAll(io.LimitReader(r, maxTokenFile))
+	if err != nil {
+		return nil, err
+	}
+	if len(content) > 0 && !bytes.HasSuffix(content, []byte("\n")) { // it must not have a shorter token, or one without its role
+		return nil, errors.New("the last line has no newline, as if the file were cut off: end it with one")
+	}
 	var tokens []Token
-	lines := bufio.NewScanner(r)
-	for n, unnamed := 1, 1; lines.Scan(); n++ {
-		words := strings.Fields(lines.Text())
+	n, unnamed := 0, 1
+	for line := range strings.Lines(string(content)) {
+		n++
+		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
@@ -152,9 +152,6 @@ func parseTokens(r io.Reader) ([]Token, error) {
 		if tokens = append(tokens, token); token.caller.Role == "" {
 			unnamed++
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
 	}
 	if len(tokens) == 0 {
 		return nil, errors.New("no token in it")

@@ -9,8 +9,8 @@ import (
 // A token file gives 1 to 64 tokens, each of which is the last word of a line, or an error of one line
 // that says nothing of what is in the file.
 func FuzzTokens(f *testing.F) {
-	for _, text := range []string{"", "0123456789abcdef\n", " 0123456789abcdef\r\n\n0123456789ABCDEF", "short\n", "0123456789abcdef\n0123456789abcdef",
-		"0123456789abcde\xff", "0123456789abc\x00def", strings.Repeat("x", 70_000), "\ufeff0123456789abcdef", "# x\nread wall 0123456789abcdef\nread wall 0123456789abcdeF\nservice:a b 0123456789abcDEF"} {
+	for _, text := range []string{"", "0123456789abcdef\n", " 0123456789abcdef\r\n\n0123456789ABCDEF\n", "0123456789abcdef", "short\n", "0123456789abcdef\n0123456789abcdef",
+		"0123456789abcde\xff", "0123456789abc\x00def", strings.Repeat("x", 70_000), "\ufeff0123456789abcdef", "# x\nread wall 0123456789abcdef\nread wall 0123456789abcdeF\nservice:a b 0123456789abcDEF\n"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -27,7 +27,7 @@ func FuzzTokens(f *testing.F) {
 			}
 			return
 		}
-		if len(tokens) < 1 || len(tokens) > maxTokens {
+		if len(tokens) < 1 || len(tokens) > maxTokens || !strings.HasSuffix(text, "\n") {
 			t.Fatalf("%q: %d tokens", text, len(tokens))
 		}
 		found := map[int]bool{}

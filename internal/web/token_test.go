@@ -2,11 +2,16 @@ package web
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,8 +47,10 @@ func TestReadTokens(t *testing.T) {
 		want    int    // tokens
 		err     string // or the end of the error
 	}{
-		{"one", firstToken, 1, ""},
-		{"final newline", firstToken + "\n", 1, ""},
+		{"one", firstToken + "\n", 1, ""},
+		{"cut off", firstToken, 0, "line has no newline, as if the file were cut off: end it with one"},
+		{"a role that is cut off", firstToken + "\nservice:a-service-with-a-long-id", 0, "line has no newline, as if the file were cut off: end it with one"},
+		{"a comment that is cut off", firstToken + "\n#", 0, "line has no newline, as if the file were cut off: end it with one"},
 		{"two", firstToken + "\n" + secondToken + "\n", 2, ""},
 		{"blank lines and CRLF", "\n" + firstToken + "\r\n \t\n\r\n" + secondToken + "\r\n\n", 2, ""},
 		{"16 bytes", "0123456789abcdef\n", 1, ""},
@@ -56,27 +63,27 @@ func TestReadTokens(t *testing.T) {
 		{"the same twice, once with a name", "read secret-name " + firstToken + "\n" + firstToken + "\n", 0, "line 2: the same token twice"},
 		{"comments", "# secret\n \t#secret\n#\n" + firstToken + "\n", 1, ""},
 		{"a comment only", "#" + firstToken + "\n", 0, "no token in it"},
-		{"roles", "admin ops " + firstToken + "\n\tread\twall  " + secondToken + "\r\nservice:secret:1 front-9 0123456789abcdef", 3, ""},
+		{"roles", "admin ops " + firstToken + "\n\tread\twall  " + secondToken + "\r\nservice:secret:1 front-9 0123456789abcdef\n", 3, ""},
 		{"rotation", "read wall " + firstToken + "\nread wall " + secondToken + "\n", 2, ""},
 		{"one name, two roles", "read secret-name " + firstToken + "\nadmin secret-name " + secondToken + "\n", 0, "line 2: the same name with another role"},
 		{"one name, two services", "service:a secret-name " + firstToken + "\nservice:b secret-name " + secondToken + "\n", 0, "line 2: the same name with another role"},
-		{"no such role", "secret wall " + firstToken, 0, "line 1: a role is admin, read or service:<id>"},
-		{"a role in capitals", "Admin secret " + firstToken, 0, "line 1: a role is admin, read or service:<id>"},
-		{"no service", "service: secret " + firstToken, 0, "line 1: a role is admin, read or service:<id>"},
-		{"name of 32", "read " + strings.Repeat("a", 32) + " " + firstToken, 1, ""},
-		{"name of 33", "read " + strings.Repeat("a", 33) + " " + firstToken, 0, "line 1: a name is 1 to 32 characters of a-z, 0-9 and -"},
-		{"name in capitals", "read Secret " + firstToken, 0, "line 1: a name is 1 to 32 characters of a-z, 0-9 and -"},
-		{"short token with a name", "read wall 0123456789abcde", 0, "line 1: a token has 16 bytes or more"},
-		{"two words", "secret " + firstToken, 0, "line 1: a line is a token without white space, or a role, a name and a token"},
-		{"four words", "read wall secret secret-secret-secret", 0, "line 1: a line is a token without white space, or a role, a name and a token"},
-		{"control character", "secret\x00secret-secret", 0, "line 1: a token is printable ASCII without white space"},
-		{"not ASCII", "secrét-secret-secret", 0, "line 1: a token is printable ASCII without white space"},
-		{"byte order mark", "\ufeffread wall " + firstToken, 0, "line 1: it begins with a byte order mark (BOM): save the file as UTF-8 without one"},
-		{"endless line", strings.Repeat("secret", 20000), 0, "token too long"},
+		{"no such role", "secret wall " + firstToken + "\n", 0, "line 1: a role is admin, read or service:<id>"},
+		{"a role in capitals", "Admin secret " + firstToken + "\n", 0, "line 1: a role is admin, read or service:<id>"},
+		{"no service", "service: secret " + firstToken + "\n", 0, "line 1: a role is admin, read or service:<id>"},
+		{"name of 32", "read " + strings.Repeat("a", 32) + " " + firstToken + "\n", 1, ""},
+		{"name of 33", "read " + strings.Repeat("a", 33) + " " + firstToken + "\n", 0, "line 1: a name is 1 to 32 characters of a-z, 0-9 and -"},
+		{"name in capitals", "read Secret " + firstToken + "\n", 0, "line 1: a name is 1 to 32 characters of a-z, 0-9 and -"},
+		{"short token with a name", "read wall 0123456789abcde\n", 0, "line 1: a token has 16 bytes or more"},
+		{"two words", "secret " + firstToken + "\n", 0, "line 1: a line is a token without white space, or a role, a name and a token"},
+		{"four words", "read wall secret secret-secret-secret\n", 0, "line 1: a line is a token without white space, or a role, a name and a token"},
+		{"control character", "secret\x00secret-secret\n", 0, "line 1: a token is printable ASCII without white space"},
+		{"not ASCII", "secrét-secret-secret\n", 0, "line 1: a token is printable ASCII without white space"},
+		{"byte order mark", "\ufeffread wall " + firstToken + "\n", 0, "line 1: it begins with a byte order mark (BOM): save the file as UTF-8 without one"},
+		{"endless line", strings.Repeat("secret", 20000), 0, "the last line has no newline, as if the file were cut off: end it with one"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := writeTokens(t, tt.content, 0o600)
-			tokens, err := readTokens(path, "")
+			tokens, err := readTokens(path)
 			if len(tokens) != tt.want || (err == nil) != (tt.err == "") {
 				t.Fatalf("got %d tokens, %v", len(tokens), err)
 			}
@@ -93,57 +100,64 @@ func TestReadTokens(t *testing.T) {
 	}
 }
 
-func TestReadTokensMode(t *testing.T) {
-	for mode, ok := range map[os.FileMode]bool{
-		0o600: true, 0o400: true, 0o640: false, 0o440: false, 0o604: false, 0o620: false, 0o602: false, 0o644: false,
-	} {
-		path := writeTokens(t, firstToken, mode)
-		if _, err := readTokens(path, ""); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), path) {
-			t.Errorf("%04o: %v", mode, err)
-		}
+// acl is the ACL of a file (linux/posix_acl_xattr.h) with entries of a tag, permissions and an id; 1 is its owner, 4 its group, 16 the mask, 32 others.
+func acl(entries ...[3]uint32) (text []byte) {
+	text = binary.LittleEndian.AppendUint32(nil, 2)
+	for _, e := range entries {
+		text = binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(text, uint16(e[0])), uint16(e[1]))
+		text = binary.LittleEndian.AppendUint32(text, e[2])
 	}
+	return text
 }
 
-// Below the directory of credentials, and nowhere else, the group may read.
-func TestCredentialMode(t *testing.T) {
-	path := writeTokens(t, firstToken, 0o600)
-	dir := filepath.Dir(path)
-	t.Chdir(dir)
+// TestReaders: a file of secrets may be readable by its owner, and by a group that the process is in or an ACL for its user,
+// and for nobody else.
+func TestReaders(t *testing.T) {
+	const other = 4242
+	own, user := uint32(os.Getegid()), uint32(os.Geteuid())
 	for _, test := range []struct {
-		path, credentials string
-		mode              os.FileMode
-		ok                bool
+		mode  os.FileMode
+		group uint32
+		acl   [][3]uint32 // of other users and groups
+		ok    bool
 	}{
-		{path, dir, 0o440, true},
-		{path, dir + "/", 0o440, true},
-		{path, filepath.Dir(dir), 0o440, true},
-		{"token", dir, 0o640, true},
-		{path, dir, 0o400, true},
-		{path, dir, 0o444, false},
-		{path, dir, 0o460, false},
-		{path, dir, 0o450, false},
-		{path, "", 0o440, false},
-		{path, ".", 0o440, false},
-		{path, dir[:len(dir)-1], 0o440, false},
-		{path, path, 0o440, false},
-		{filepath.Join(dir, "sub") + "/../token", filepath.Join(dir, "sub"), 0o440, false},
+		{0o600, other, nil, true}, {0o400, other, nil, true}, {0o640, own, nil, true}, {0o440, own, nil, true},
+		{0o640, other, nil, false}, {0o440, other, nil, false},
+		{0o604, own, nil, false}, {0o644, own, nil, false}, {0o620, own, nil, false}, {0o660, own, nil, false}, {0o450, own, nil, false}, {0o602, own, nil, false},
+		{0o440, other, [][3]uint32{{2, 4, user}}, true}, // as systemd guards a credential
+		{0o640, other, [][3]uint32{{8, 4, own}}, true}, {0o640, other, [][3]uint32{{2, 4, user}, {8, 4, own}}, true}, {0o600, other, [][3]uint32{{2, 4, other}}, true},
+		{0o640, other, [][3]uint32{{2, 4, other}}, false}, {0o640, other, [][3]uint32{{2, 4, user}, {2, 4, other}}, false}, {0o640, other, [][3]uint32{{8, 4, other}}, false},
+		{0o640, other, [][3]uint32{{2, 0, other}, {8, 2, other}}, true}, {0o660, other, [][3]uint32{{2, 6, user}}, false},
+		{0o640, own, [][3]uint32{{4, 4, 0}, {2, 4, user}}, true}, {0o640, other, [][3]uint32{{4, 4, 0}, {2, 4, user}}, false},
 	} {
-		if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil && !os.IsExist(err) {
-			t.Fatal(err)
+		path := writeTokens(t, firstToken+"\n", 0o600)
+		if os.Geteuid() != 0 && test.group != own {
+			continue // only root can give a file away
 		}
-		if err := os.Chmod(path, test.mode); err != nil {
-			t.Fatal(err)
+		err := errors.Join(os.Chown(path, -1, int(test.group)), os.Chmod(path, test.mode))
+		if len(test.acl) > 0 {
+			mode, no := uint32(test.mode), uint32(math.MaxUint32)
+			entries := append([][3]uint32{{1, mode >> 6, no}}, test.acl...)
+			if test.acl[0][0] != 4 {
+				entries = append(entries, [3]uint32{4, 0, no})
+			}
+			entries = append(entries, [3]uint32{16, mode >> 3 & 7, no}, [3]uint32{32, 0, no})
+			slices.SortStableFunc(entries, func(a, b [3]uint32) int { return cmp.Compare(a[0], b[0]) })
+			err = errors.Join(err, syscall.Setxattr(path, "system.posix_acl_access", acl(entries...), 0))
 		}
-		if _, err := OpenTokens(test.path, test.credentials); (err == nil) != test.ok {
-			t.Errorf("%+v: %v", test, err)
+		if info, fault := os.Stat(path); err != nil || fault != nil || info.Mode() != test.mode {
+			t.Fatalf("%+v: %v, %v", test, err, info)
+		}
+		if _, err := readTokens(path); (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%s has mode %04o", path, test.mode)) {
+			t.Errorf("%04o of group %d, ACL %v: %v", test.mode, test.group, test.acl, err)
 		}
 	}
 }
 
 // Reload replaces all tokens at once while requests run, and keeps them on an error.
 func TestReload(t *testing.T) {
-	path := writeTokens(t, firstToken, 0o600)
-	tokens, err := OpenTokens(path, "")
+	path := writeTokens(t, firstToken+"\n", 0o600)
+	tokens, err := OpenTokens(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,10 +179,10 @@ func TestReload(t *testing.T) {
 		})
 	}
 	for _, step := range []struct{ content, old, new string }{
-		{firstToken + "\n" + secondToken, "200 token 1", "200 token 2"},
+		{firstToken + "\n" + secondToken + "\n", "200 token 1", "200 token 2"},
 		{"", "200 token 1", "200 token 2"},
-		{"short", "200 token 1", "200 token 2"},
-		{secondToken, "401 unauthorized", "200 token 1"},
+		{"short\n", "200 token 1", "200 token 2"},
+		{secondToken + "\n", "401 unauthorized", "200 token 1"},
 	} {
 		if err := os.WriteFile(path, []byte(step.content), 0o600); err != nil {
 			t.Fatal(err)
@@ -198,7 +212,7 @@ func TestReadTokensNotAFile(t *testing.T) {
 		dir: "is not a regular file", fifo: "is not a regular file", "/dev/null": "is not a regular file",
 		filepath.Join(dir, "none"): "no such file or directory",
 	} {
-		if _, err := readTokens(path, ""); err == nil || !strings.Contains(err.Error(), path) || !strings.HasSuffix(err.Error(), want) {
+		if _, err := readTokens(path); err == nil || !strings.Contains(err.Error(), path) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -206,7 +220,7 @@ func TestReadTokensNotAFile(t *testing.T) {
 
 // TestTokenIsHidden: no way to print a token, alone or inside a value, shows its text or its hash.
 func TestTokenIsHidden(t *testing.T) {
-	tokens := tokensOf("service:a front " + firstToken)
+	tokens := tokensOf("service:a front " + firstToken + "\n")
 	token := tokens.list()[0]
 	inside := struct {
 		GuardConfig GuardConfig

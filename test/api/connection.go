@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,20 @@ func (suite Suite) testPublicDNS(t *testing.T) {
 		if got := a.items(t, test.body); got != "params ok; network ok; auth ok; "+test.want {
 			t.Errorf("%s: %s, want %s", test.what, got, test.want)
 		}
+	}
+	still, err := http.NewRequestWithContext(t.Context(), "PUT", s.API+"/api/v1/servers/localhost/zones/example.com.", strings.NewReader(`{"soa_edit_api":"OFF"}`))
+	support.Must(t, err)
+	still.Header.Set("X-API-Key", s.APIKey)
+	response, err := http.DefaultClient.Do(still)
+	support.Must(t, err)
+	response.Body.Close()
+	if got := a.items(t, at(server, servertest.Zone)); !strings.HasPrefix(got, "params ok; network ok; auth ok; zone ok, serial_stands; record ok; write ok") {
+		t.Errorf("no change moves the serial: %s", got)
+	}
+	a.Must(t, "PUT", "/api/v1/ddns/config", at(server, servertest.Zone))
+	a.Must(t, "POST", "/api/v1/ddns/sync", "")
+	if _, page := a.Do(t, "GET", "/zones", http.Header{"Accept": {"text/html"}, "Accept-Language": {"en"}}, ""); !strings.Contains(page, "pdnsutil set-meta example.com SOA-EDIT-API DEFAULT") {
+		t.Errorf("no change moves the serial: %s", page)
 	}
 }
 

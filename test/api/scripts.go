@@ -260,8 +260,10 @@ func (s *script) request(method, path string, headers http.Header, body string) 
 // CheckEnvelope holds an answer to what the contract says of all of them.
 func CheckEnvelope(t testing.TB, request string, response *http.Response, body string) {
 	t.Helper()
-	if got := response.Header.Get("Content-Type"); got != web.MediaType {
-		t.Errorf("%s: Content-Type %q", request, got)
+	for name, want := range map[string]string{"Content-Type": web.MediaType, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"} {
+		if got := response.Header.Get(name); got != want {
+			t.Errorf("%s: %s %q", request, name, got)
+		}
 	}
 	failed := response.StatusCode >= http.StatusBadRequest
 	if code := response.Header.Get("X-Error-Code"); failed != (code != "") {

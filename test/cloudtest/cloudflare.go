@@ -12,7 +12,7 @@ import (
 )
 
 // Cloudflare is Cloudflare's API, version 4, with an API token. It has no
-// clock in its requests and no record that is disabled.
+// clock in its requests. A record that is off is an address that is proxied.
 func Cloudflare(t testing.TB) *Cloud {
 	throttled := cfFailure(http.StatusTooManyRequests, 971, "Please wait and consider throttling your request speed")
 	throttled.Header["Retry-After"] = "7"
@@ -132,6 +132,9 @@ func cfZones(c *Cloud, r Request) Answer {
 func cfList(c *Cloud, r Request, z zone) Answer {
 	var found []any
 	for _, one := range c.at(z.name, r.Query("name.exact"), r.Query("type")) {
+		if r.Query("proxied") == "true" && !one.off {
+			continue
+		}
 		found = append(found, cfShown(one))
 	}
 	return cfPage(c, r, found, 5000)
@@ -140,7 +143,7 @@ func cfList(c *Cloud, r Request, z zone) Answer {
 func cfShown(r *record) map[string]any {
 	shown := map[string]any{
 		"id": cfID(r.id), "name": r.name, "type": r.kind, "content": r.content, "ttl": r.ttl,
-		"proxiable": false, "proxied": false, "settings": map[string]any{}, "meta": map[string]any{}, "comment": nil, "tags": []string{},
+		"proxiable": r.kind[0] == 'A', "proxied": r.off, "settings": map[string]any{}, "meta": map[string]any{}, "comment": nil, "tags": []string{},
 	}
 	if r.kind == "SRV" { // the content lacks the priority
 		var data cfSRV

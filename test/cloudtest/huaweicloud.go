@@ -87,7 +87,8 @@ type huaweiSet struct {
 
 func (h *huawei) serve(c *Cloud, r Request) Answer {
 	parts := strings.Split(strings.TrimPrefix(r.Path, "/"), "/")
-	if len(parts) < 2 || parts[0] != "v2" || parts[1] != "zones" || len(parts) > 5 || len(parts) > 3 && parts[3] != "recordsets" {
+	whole := parts[0] == "v2.1" && len(parts) == 4 && r.Method == http.MethodGet // tells lines and weights
+	if len(parts) < 2 || parts[0] != "v2" && !whole || parts[1] != "zones" || len(parts) > 5 || len(parts) > 3 && parts[3] != "recordsets" {
 		return huaweiGateway(http.StatusNotFound, "APIGW.0101", "The API does not exist or has not been published in the environment")
 	}
 	if len(parts) == 2 {
@@ -211,7 +212,7 @@ func (h *huawei) show(c *Cloud, key huaweiKey) map[string]any {
 	}
 	return map[string]any{
 		"id": set.id, "name": key.name + ".", "type": key.kind, "ttl": ttl, "records": values, "status": set.status,
-		"zone_name": key.zone + ".", "default": false, "line": line,
+		"zone_name": key.zone + ".", "default": false, "line": line, "weight": 1,
 	}
 }
 

@@ -72,7 +72,7 @@ func pdnsZones(c *Cloud, r Request) Answer {
 }
 
 func pdnsZone(z zone) map[string]any {
-	return map[string]any{"id": z.name + ".", "name": z.name + ".", "kind": "Native", "serial": 1, "masters": []string{}, "account": ""}
+	return map[string]any{"id": z.name + ".", "name": z.name + ".", "kind": "Native", "serial": 1, "masters": []string{}, "account": "", "soa_edit_api": "DEFAULT"}
 }
 
 // pdnsShow gives the sets of a zone, or those that are asked for.
@@ -105,7 +105,9 @@ func pdnsShow(c *Cloud, r Request, z zone) Answer {
 		shown = append(shown, map[string]any{"name": k.name + ".", "type": k.kind, "ttl": ttl[k], "records": sets[k], "comments": []any{}})
 	}
 	answer := pdnsZone(z)
-	answer["rrsets"] = shown
+	if r.Query("rrsets") != "false" {
+		answer["rrsets"] = shown
+	}
 	return JSON(http.StatusOK, answer)
 }
 

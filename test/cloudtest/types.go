@@ -51,6 +51,18 @@ func (c *Cloud) AddRecord(t testing.TB, name, kind, text string) {
 	c.insert(name, kind, text, max(c.MinTTL, 1)).hidden = 0
 }
 
+// SwitchOff switches the records of a kind at a name off, as another user would, or on again.
+func (c *Cloud) SwitchOff(name, kind string, off bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	for _, r := range c.records {
+		if r.name == fold(name) && r.kind == kind {
+			r.off = off
+		}
+	}
+}
+
 // RemoveRecord takes a record away, as another user would.
 func (c *Cloud) RemoveRecord(t testing.TB, name, kind, text string) {
 	c.mu.Lock()

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
 
@@ -227,5 +229,64 @@ func TestDurableAtTheEnd(t *testing.T) {
 	m.ends("")
 	if n := len(support.Rows(t, openDatabase(t, m.db), `SELECT id FROM services WHERE id = 'kept'`)); n != 1 {
 		t.Error("the change is not kept")
+	}
+}
+
+// TestUnmarkedInReplica: when a value without a mark stands at the provider, a restored replica knows that it is ours, although the
+// machine dies right after it. It prints what the waits for the replica cost.
+func TestUnmarkedInReplica(t *testing.T) {
+	notShort(t)
+	support.Need(t, "litestream")
+	at := newReplicaPlaces(t)
+	took := map[bool][2]time.Duration{} // for all names, and for one
+	for _, replicated := range []bool{false, true} {
+		server := servertest.Knot(t)
+		words := []string{"-db", filepath.Join(t.TempDir(), "meshddns.db"), "-ipv4", "none", "-ipv6", "none"}
+		if replicated {
+			words = append(words, "-db", at.db(), "-replica-socket", at.node+".sock")
+		}
+		p := start(t, words...)
+		var litestream *exec.Cmd
+		if replicated {
+			litestream = at.replicate(t)
+		}
+		p.call(200, "PUT", configPath, fmt.Sprintf(`{"provider":"rfc2136","access_key_id":%q,"access_key_secret":%q,"endpoint":%q,"domain":%q,"txt_record_name":"@","enabled":true,
+			"sync_mode":"manual","txt_endpoints":["tcp://203.0.113.7:1"]}`, servertest.Key, servertest.Secret, server.Addr, servertest.Zone))
+		p.call(200, "PUT", "/api/v1/ddns/services/svc", fmt.Sprintf(`{"name":"Service","config":{"domain":%q}}`, servertest.Zone))
+		sync := func() time.Duration {
+			began := time.Now()
+			p.call(200, "POST", syncPath, "")
+			return time.Since(began)
+		}
+		p.call(200, "PATCH", usagesPath+"/"+p.reserve("first"), `{"formats":["mesh1","a"]}`)
+		sync() // the first call waits for a snapshot
+		ids := []string{}
+		for n := range 100 {
+			ids = append(ids, p.reserve(fmt.Sprint(replicated, "-", n)))
+			p.call(200, "PATCH", usagesPath+"/"+ids[n], `{"formats":["mesh1","a"]}`)
+		}
+		all, one := sync(), time.Duration(0)
+		for n := range 20 {
+			p.call(200, "PATCH", usagesPath+"/"+ids[n], fmt.Sprintf(`{"txt_endpoints":["tcp://203.0.113.%d:1"]}`, 100+n))
+			one += sync() / 20
+		}
+		took[replicated] = [2]time.Duration{all, one}
+		if !replicated {
+			p.stop()
+			continue
+		}
+		support.Must(t, litestream.Process.Signal(syscall.SIGKILL))
+		support.Kill(p.cmd)
+		path, err := at.restore(t, "restored")
+		support.Must(t, err)
+		known := strings.Join(support.Rows(t, openDatabase(t, path), `SELECT owner, standing, doubt FROM places WHERE type = 'A'`), "\n")
+		for n := range 20 {
+			if value := fmt.Sprintf("203.0.113.%d", 100+n); !strings.Contains(known, value) {
+				t.Errorf("the replica does not know %s", value)
+			}
+		}
+	}
+	for i, what := range []string{"100 new names", "one change"} {
+		t.Logf("%s: %v, with a replica %v: %.1f times", what, took[false][i], took[true][i], float64(took[true][i])/float64(took[false][i]))
 	}
 }

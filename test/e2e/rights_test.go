@@ -304,7 +304,7 @@ func TestForeignUsages(t *testing.T) {
 		t.Errorf("left out of a shared name: %s", left)
 	}
 	for body, want := range map[string]string{
-		`{"service_id":"own","prefix_mode":"custom","custom_prefix":"shared2","network_id":5}`: `another service`,
+		`{"service_id":"own","prefix_mode":"custom","custom_prefix":"shared2","network_id":5}`: `is taken`,
 		`{"service_id":"own","prefix_mode":"custom","custom_prefix":"shared","network_id":5}`:  `by network 11`,
 	} {
 		w.as["other"].call(map[bool]int{true: 200, false: 400}[strings.Contains(body, "shared2")], "POST", usagesPath, strings.NewReplacer(`"own"`, `"other"`, ":5}", ":7770002}").Replace(body))

@@ -152,6 +152,11 @@ func TestTLS(t *testing.T) {
 	second = f.put(t, second.NotAfter)
 	hangUp(`msg=reload step="read the certificate again"`)
 	told(second, 1, true)
+	whole, err := os.ReadFile(f.cert)
+	other, fault := os.ReadFile(newPairFiles(t).file)
+	support.Must(t, errors.Join(err, fault))
+	support.WriteFile(t, f.cert, string(whole)+string(other)) // which has not signed it
+	hangUp(`error="x509: certificate signed by unknown authority`)
 	expired := f.put(t, time.Now().Add(-time.Minute))
 	hangUp(`msg=reload step="read the certificate again"`)
 	if out, err := f.curl(t, "-k", "https://"+secure+"/healthz"); err != nil {
@@ -180,6 +185,10 @@ func TestInClear(t *testing.T) {
 	out, err := command(t, append(args, "-check")...).Output()
 	if want := "warning: 0.0.0.0:0, 0.0.0.0:0: " + text + "\nok\n"; string(out) != want || err != nil {
 		t.Errorf("%s, %v", out, err)
+	}
+	out, err = command(t, append(args, "-check", "-listen", "tls:other.example:1")...).Output()
+	if want := ", not other.example\nok\n"; !strings.HasSuffix(string(out), want) || !strings.Contains(string(out), "\nwarning: -tls-cert: clients may refuse the TLS certificate: ") || err != nil {
+		t.Errorf("%s, %v, want %q", out, err, want)
 	}
 	f.put(t, time.Now().Add(-time.Hour))
 	out, err = command(t, append(args, "-check")...).Output()

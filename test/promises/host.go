@@ -59,12 +59,13 @@ type host struct {
 	addresses  atomic.Pointer[reconcile.Addresses]
 	log        *support.Log
 	ahead      atomic.Int64
-	stands     atomic.Pointer[time.Time] // the time of a clock that stands still
-	committed  func(wake func())         // is called after each commit
-	rounds     atomic.Int64              // of the engine
-	listed     func(names []string)      // called, if it is there, when the engine has listed names
-	cache      *builtin.Cache            // of the built-in server, nil without one
-	stop       func()                    // ends the engine, nil while it does not run
+	stands     atomic.Pointer[time.Time]   // the time of a clock that stands still
+	committed  func(wake func())           // is called after each commit
+	rounds     atomic.Int64                // of the engine
+	listed     func(names []string)        // called, if it is there, when the engine has listed names
+	synced     func(context.Context) error // of the engine, nil: there is no replica
+	cache      *builtin.Cache              // of the built-in server, nil without one
+	stop       func()                      // ends the engine, nil while it does not run
 }
 
 // newHost makes an appliance that is configured to publish at a server.
@@ -133,7 +134,7 @@ func (h *host) renew() {
 	close(ready)
 	h.engine = h.NewEngine(book, 5*time.Minute, func(c *reconcile.Config) {
 		open := c.Open
-		c.Ready = ready
+		c.Ready, c.Synced = ready, h.synced
 		c.Database = dnsRounds{Database: c.Database, count: &h.rounds, listed: h.listed}
 		c.Addresses = func() reconcile.Addresses { return *h.addresses.Load() }
 		c.Open = func(a reconcile.Account) (provider.DNS, error) {

@@ -310,6 +310,22 @@ func (suite publishing) TestCloudOff(t *testing.T) {
 	}
 }
 
+// TestCloudProxied has an address of a usage switched to Cloudflare's proxy, and back: DNS does not have it meanwhile.
+func (suite publishing) TestCloudProxied(t *testing.T) {
+	c := cloudtest.Cloudflare(t)
+	h := suite.newHost(t, dnsBuiltinServer)
+	u := h.reserve(h.cloudService(c, "example.com"), "office", 42)
+	h.formatted(u, "mesh1", "a")
+	h.publish(u, "tcp://203.0.113.1:1", "tcp://[2001:db8::1]:1")
+	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" create", dnsOffice+" create", dnsOffice+" create")
+	c.SwitchOff("office.example.com", "AAAA", true)
+	wantReport(t, h.run(), dnsOffice+" conflict", dnsOffice+" conflict", "2 unchanged")
+	c.SwitchOff("office.example.com", "AAAA", false)
+	if r := h.run(); !r.OK() {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestTwoZonesOfOneAccount publishes in each zone what belongs there, also
 // when an answer is lost: the pass waits for the second try.
 func (suite publishing) TestTwoZonesOfOneAccount(t *testing.T) {

@@ -152,6 +152,111 @@ func (suite publishing) TestSiblingsAdopted(t *testing.T) {
 	v.want(t, servertest.Zone, siblingA, "203.0.113.5")
 }
 
+// TestSiblingsReplicated: before the provider is asked for a value without a mark, the replica knows it, with one wait for all
+// values of a batch. While the replica is silent, only values with a mark are written.
+func (suite publishing) TestSiblingsReplicated(t *testing.T) {
+	h, v, _ := suite.newSiblingHost(t)
+	silent, waits, replica := true, 0, ""
+	h.synced = func(context.Context) error {
+		if waits++; silent {
+			return context.DeadlineExceeded
+		}
+		replica = strings.Join(support.Rows(t, h.Reader, `SELECT doubt FROM places WHERE owner <> ''`), "\n")
+		return nil
+	}
+	h.renew()
+	v.fails(func(_ context.Context, c dnsCall) error {
+		for _, value := range c.change.Add {
+			if text := value.Text(); !strings.HasPrefix(text, "v=mesh1") && !strings.Contains(replica, text) {
+				t.Errorf("%q is written, and the replica has %q", text, replica)
+			}
+		}
+		return nil
+	})
+	if r := h.run(); r.Counts[reconcile.ActionCreate] != 2 || r.Counts[reconcile.ActionFailed] != 5 || !strings.Contains(fmt.Sprint(r.Records), reconcile.CodeNotInReplica) {
+		t.Errorf("%+v", r)
+	}
+	v.want(t, servertest.Zone, siblingA)
+	silent, waits = false, 0
+	if r := h.run(); !r.OK() || r.Counts[reconcile.ActionCreate] != 5 || waits != 1 {
+		t.Errorf("%d waits, %+v", waits, r)
+	}
+	h.run()
+	if v.want(t, servertest.Zone, siblingA, "203.0.113.1", "203.0.113.2"); waits != 1 {
+		t.Errorf("%d waits, want none for what stands", waits)
+	}
+}
+
+// TestUnmarked goes back to an older database. What was published after it without a mark stays, and is told once as what may be ours:
+// also where a new name is an orphan. A person makes it ours. A value that no format makes is never offered, nor is any after the sweep.
+func (suite publishing) TestUnmarked(t *testing.T) {
+	h, v, u := suite.newSiblingHost(t)
+	service := h.service(servertest.Zone)
+	h.run()
+	backup := h.backup(t)
+	h.publish(u, "tcp://203.0.113.2:2", "tcp://203.0.113.3:3", "tcp://[2001:db8::1]:1")
+	h.formatted(h.reserve(service, "newer", 43), "mesh1", "a", "srv:_x._tcp")
+	h.run()
+	h.later(dnsLookAgain)
+	h.run()
+	h.stop()
+	const newerA, newerTXT = "newer.example.com A", "newer.example.com"
+	v.put(servertest.Zone, newerTXT, provider.Value{"v=spf1 -all"})
+	restored := h.opened(t, backup)
+	adopt := func(path string) (records []string) {
+		t.Helper()
+		var data struct{ Records []string }
+		status, err := restored.ask(t.Context(), "POST", path, members{"owner": h.Owner, "unmarked": true}, &data)
+		if err != nil || status != 200 {
+			t.Errorf("%s: %d %v", path, status, err)
+		}
+		return data.Records
+	}
+	before := len(v.history)
+	offers := []string{
+		siblingTXT + " TXT", siblingA, siblingAAAA, siblingSRV, "203-0-113-3." + siblingA, "2001-0db8-0000-0000-0000-0000-0000-0001." + siblingAAAA,
+		newerA, "_x._tcp.newer.example.com SRV", "203-0-113-7." + newerA,
+	}
+	slices.Sort(offers)
+	if r := restored.run(); r.Counts[reconcile.ActionLeftover] != len(offers) || r.Counts[reconcile.ActionOrphan] != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r := restored.run(); r.Counts[reconcile.ActionLeftover] != 0 {
+		t.Errorf("told again: %+v", r)
+	}
+	restored.sweep()
+	v.want(t, servertest.Zone, "_mesh.newer.example.com")
+	for _, change := range v.history[before:] {
+		if strings.HasPrefix(change, "-") && !strings.HasSuffix(change, "_mesh.newer.example.com") && !strings.HasSuffix(change, " "+dnsOffice) {
+			t.Errorf("%q before a person says so", change)
+		}
+	}
+	v.put(servertest.Zone, "ip4p.newer.example.com AAAA", provider.Value{"2001::1:cb00:7109"})
+	if restored.sweep(); restored.count(`SELECT count(*) FROM events WHERE kind = 'leftover.appeared' AND detail LIKE '%maybe_ours%'`) != len(offers) || int(restored.totals()["leftover"]) != len(offers) {
+		t.Errorf("%d leftovers", restored.totals()["leftover"])
+	}
+	got := adopt("/api/v1/ddns/adopt?dry_run=1")
+	if slices.Sort(got); !slices.Equal(got, offers) {
+		t.Errorf("a dry run has %q, want %q", got, offers)
+	}
+	v.want(t, servertest.Zone, newerA, "203.0.113.7")
+	if got = adopt("/api/v1/ddns/adopt"); len(got) != len(offers) || restored.totals()["leftover"] != 0 {
+		t.Errorf("adopted %q", got)
+	}
+	for range 2 {
+		if r := restored.run(); !r.OK() {
+			t.Errorf("%+v", r)
+		}
+		restored.later(dnsLookAgain)
+	}
+	v.want(t, servertest.Zone, siblingTXT, "203.0.113.2:2", "203.0.113.1:1")
+	v.want(t, servertest.Zone, siblingA, "203.0.113.2", "203.0.113.1")
+	v.want(t, servertest.Zone, newerTXT, "v=spf1 -all")
+	for _, name := range []string{siblingAAAA, newerA, "_x._tcp.newer.example.com SRV", "203-0-113-7." + newerA, "203-0-113-3." + siblingA} {
+		v.want(t, servertest.Zone, name)
+	}
+}
+
 // TestSiblingHistories makes random changes of endpoints, formats, keys and foreign values while calls
 // fail before or after they are made. No foreign value is ever touched, and in the end exactly what is
 // wanted stands.

@@ -98,6 +98,7 @@ var powerDNS = program{
 		{"pdnsutil", "--config-dir={{.Dir}}", "import-tsig-key", "readonly-key", "hmac-sha256", "{{.ReadOnly}}"},
 		{"pdnsutil", "--config-dir={{.Dir}}", "set-meta", "example.com", "TSIG-ALLOW-DNSUPDATE", "mesh-key", "mesh512"},
 		{"pdnsutil", "--config-dir={{.Dir}}", "set-meta", "example.com", "TSIG-ALLOW-AXFR", "mesh-key"},
+		{"pdnsutil", "--config-dir={{.Dir}}", "set-meta", "example.com", "SOA-EDIT-API", "DEFAULT"},
 	},
 	start: []string{"pdns_server", "--config-dir={{.Dir}}"},
 	files: map[string]string{
@@ -111,6 +112,7 @@ socket-dir={{.Dir}}
 daemon=no
 guardian=no
 dname-processing=yes
+primary=yes
 dnsupdate=yes
 allow-dnsupdate-from=127.0.0.0/8
 api=yes

@@ -191,7 +191,6 @@ var permitted = map[string]string{
 	"events.Counts: USE TEMP B-TREE FOR GROUP BY":    "a row for each kind and span",
 
 	"lease.Load: SCAN l": "all leases with endpoints, once at the start",
-	"lease.Documents: SCAN l USING INDEX sqlite_autoindex_leases_3": "all leases, because GET state has them",
 	"ledger.standingAt: USE TEMP B-TREE FOR DISTINCT":               "the places of a batch of names",
 	"ledger.usagesAt: USE TEMP B-TREE FOR ORDER BY":                 "the usages of a batch of names",
 }
