@@ -129,6 +129,8 @@ type history struct {
 	tally   *tally
 	seals   bool // with -seal-key
 	tenants bool // with tokens of services
+	terms   bool // with -term
+	term    int  // the last one
 	starts  int
 	host    *host
 	p       *program
@@ -188,7 +190,7 @@ func (f found) String() string {
 
 func runHistory(t *testing.T, seed uint64, tally *tally) {
 	w := &history{
-		t: t, random: rand.New(rand.NewPCG(seed, 20261121)), tally: tally, host: newHost(), seals: seed%2 == 1, tenants: seed%3 != 0,
+		t: t, random: rand.New(rand.NewPCG(seed, 20261121)), tally: tally, host: newHost(), seals: seed%2 == 1, tenants: seed%3 != 0, terms: seed%4 == 1,
 		foreign: map[spot][]string{}, planted: map[string]bool{}, passing: map[spot]bool{}, left: map[string]bool{},
 	}
 	t.Cleanup(w.host.close)
@@ -267,7 +269,7 @@ func (w *history) start() {
 		}
 		args = append(args, "-token-file", file)
 	}
-	p := startAt(w.t, quickBinary(w.t), args...)
+	p := startAt(w.t, quickBinary(w.t), append(args, w.termArgs()...)...)
 	p.client.Transport = asBoss{p.client.Transport}
 	w.running.Lock()
 	defer w.running.Unlock()
@@ -626,6 +628,9 @@ func (w *history) step() {
 	clear(w.host.hidden)
 	w.host.mu.Unlock()
 	w.strict, w.sweep, w.tampered, w.checks, w.after = true, false, map[string]bool{}, nil, nil
+	if w.terms {
+		w.renewTerm(w.db+".term", 0)
+	}
 	chosen, do := w.choose()
 	name := chosen.name
 	w.say("-- %s", name)

@@ -35,7 +35,7 @@ func (w *history) overwriteLate() func() {
 }
 
 // lateTries is how often a step tries to have a write arrive in time: it may not, on a slow machine.
-const lateTries = 5
+const lateTries = 3
 
 // overtaken changes a usage twice: the first value arrives when the second one stands. It reports whether it did so in time.
 func (w *history) overtaken(f firm) (inTime bool) {

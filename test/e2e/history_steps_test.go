@@ -681,32 +681,12 @@ func (w *history) restore() func() {
 		return nil
 	}
 	return func() {
-		w.kill()
-		w.host.mu.Lock()
-		for len(w.host.late) > 0 {
-			l := w.host.late[0]
-			w.host.late = w.host.late[1:]
-			l.apply()
-		}
-		clear(w.host.guards)
-		w.host.mu.Unlock()
-		for _, suffix := range []string{"-wal", "-shm"} {
-			os.Remove(w.db + suffix)
-		}
-		if err := copyFile(w.saved.file, w.db); err != nil {
-			w.fail("restore: %v", err)
-		}
-		w.model = w.saved.model.clone()
-		w.outdateKeys()
-		w.removeUnknown()
-		w.before = slices.Concat(w.scan(w.mine), w.siblings())
-		w.strict, w.sweep = false, true
-		w.start()
+		w.goBack(w.removeUnmarked)
 	}
 }
 
-// removeUnknown removes what no sweep can find after a backup was restored.
-func (w *history) removeUnknown() {
+// removeUnmarked removes the values without a mark that the backup does not know.
+func (w *history) removeUnmarked() {
 	for _, f := range w.siblings() {
 		if f.account != nil && !w.saved.standing[f.String()] {
 			w.host.mu.Lock()
@@ -715,6 +695,36 @@ func (w *history) removeUnknown() {
 			w.say("  the operator removes %s", f)
 		}
 	}
+}
+
+// goBack has the program go on from the backup. What no sweep can find the operator removes, values without a mark as the step says.
+func (w *history) goBack(unmarked func()) {
+	w.kill()
+	w.host.mu.Lock()
+	for len(w.host.late) > 0 {
+		l := w.host.late[0]
+		w.host.late = w.host.late[1:]
+		l.apply()
+	}
+	clear(w.host.guards)
+	w.host.mu.Unlock()
+	for _, suffix := range []string{"-wal", "-shm"} {
+		os.Remove(w.db + suffix)
+	}
+	if err := copyFile(w.saved.file, w.db); err != nil {
+		w.fail("restore: %v", err)
+	}
+	w.model = w.saved.model.clone()
+	w.outdateKeys()
+	unmarked()
+	w.removeUnknown()
+	w.before = slices.Concat(w.scan(w.mine), w.siblings())
+	w.strict, w.sweep = false, true
+	w.start()
+}
+
+// removeUnknown removes the values with a mark that no sweep can find after a backup was restored.
+func (w *history) removeUnknown() {
 	seen := map[string]bool{}     // zones that are listed, names that are read
 	places := map[spot]*account{} // by zone and name
 	for name, wish := range w.model.wishes(w.host.owner) {
