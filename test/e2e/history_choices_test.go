@@ -34,6 +34,7 @@ func init() { // as the steps use the list
 		{name: "adopt", weight: 3, prepare: (*history).adopt},
 		{name: "backup", weight: 2, prepare: (*history).backup},
 		{name: "restore", weight: 5, prepare: (*history).restore},
+		{name: "many usages change", weight: 200, prepare: (*history).changeCrowd},
 		{name: "a takeover", weight: 8, prepare: (*history).takeover, calm: true},
 		{name: "orphan", weight: 4, prepare: (*history).orphan},
 		{name: "forget a leftover", weight: 7, prepare: (*history).forgetLeftover},

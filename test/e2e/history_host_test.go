@@ -62,6 +62,8 @@ type account struct {
 	down           faultKind                        // what every call comes to, until it is healed
 	listsDown      bool                             // lists of whole zones fail, until it is healed
 	barrier        *barrier                         // calls that wait
+	pace           int                              // calls that it takes in a second, 0 for any number
+	calls          []time.Time                      // of the last second
 }
 
 // standing is a TXT value with its id, for an API that changes records by id.
@@ -301,6 +303,10 @@ func (h *host) serve(f front, at string, w http.ResponseWriter, r *http.Request)
 	if key == nil || key.account.server != at {
 		h.say("  %s is refused", id)
 		f.failure(refusedOnce).write(w, false)
+		return
+	}
+	if key.account.paced() {
+		f.failure(throttledFor).write(w, false)
 		return
 	}
 	c := f.read(h, key.account, r, body)

@@ -123,6 +123,12 @@ func (w *history) wrongMetrics() string {
 			said, _ = strconv.Atoi(m[2])
 		}
 	}
+	if w.many != nil {
+		most += len(w.many.usages)
+		if w.open(w.many.account) {
+			least += len(w.many.usages)
+		}
+	}
 	if said < least || said > most {
 		return fmt.Sprintf("the metrics say that %d values are published, want %d to %d", said, least, most)
 	}

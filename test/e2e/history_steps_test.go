@@ -651,7 +651,7 @@ func (w *history) backup() func() {
 		if a.status != 200 || os.WriteFile(file, []byte(a.body), 0o600) != nil {
 			w.fail("backup: %d", a.status)
 		}
-		w.saved = &snapshot{file: file, model: w.model.clone(), standing: map[string]bool{}}
+		w.saved = &snapshot{file: file, model: w.model.clone(), standing: map[string]bool{}, crowd: w.many.clone()}
 		for _, f := range w.before {
 			w.saved.standing[f.String()] = true
 		}
@@ -714,7 +714,7 @@ func (w *history) goBack(unmarked func()) {
 	if err := copyFile(w.saved.file, w.db); err != nil {
 		w.fail("restore: %v", err)
 	}
-	w.model = w.saved.model.clone()
+	w.model, w.many = w.saved.model.clone(), w.saved.crowd.clone()
 	w.outdateKeys()
 	unmarked()
 	w.removeUnknown()
@@ -771,7 +771,7 @@ func (w *history) accountOf(l leftover) (a *account) {
 func (w *history) forgetLeftover() func() {
 	var all []leftover
 	w.get(leftoversPath, &all)
-	all = slices.DeleteFunc(all, func(l leftover) bool { return w.accountOf(l) == nil }) // the built-in server is the program itself
+	all = slices.DeleteFunc(all, func(l leftover) bool { return w.accountOf(l) == nil || inCrowd(l.Name) }) // the built-in server is the program itself
 	if len(all) == 0 {
 		return nil
 	}

@@ -67,23 +67,17 @@ func (w *history) takeover() func() {
 	}
 }
 
-// maybeOurs is a leftover that may be from before a restore.
-type maybeOurs struct {
-	leftover
-	Code string
-}
-
 // adoptUnmarked sweeps, forgets what is another program's, and adopts the rest. What no search can find the operator removes.
 func (w *history) adoptUnmarked() {
 	w.t.Helper()
 	if a, err := w.ask("POST", syncPath+"?sweep=1", ""); err != nil || a.status != 200 && a.status != 500 {
 		w.fail("sweep: %d %s %v", a.status, a.body, err)
 	}
-	var all []maybeOurs
+	var all []leftover
 	w.get(leftoversPath, &all)
 	offered := map[found]bool{}
-	for _, l := range slices.DeleteFunc(all, func(l maybeOurs) bool { return l.Code != "maybe_ours" }) {
-		at := spot{w.accountOf(l.leftover), l.Zone, spotName(l.Name)}
+	for _, l := range slices.DeleteFunc(all, func(l leftover) bool { return !strings.Contains(l.Error, "恢复之前") }) {
+		at := spot{w.accountOf(l), l.Zone, spotName(l.Name)}
 		values := strings.Split(l.Value, ", ")
 		if slices.ContainsFunc(values, func(text string) bool { return at.account == nil || w.foreignAt(at, text) }) {
 			if a, err := w.ask("DELETE", leftoversPath+"/"+l.ID, ""); err != nil || a.status != 200 {
@@ -114,15 +108,15 @@ func (w *history) adoptUnmarked() {
 	w.tally.add("values without a mark that are adopted", len(offered))
 }
 
-// promised says that a value without a mark has to be offered: at an owner name of a usage, where its value with the mark stands.
+// promised says that a value without a mark has to be offered: at a name where a usage wants one, and its value with the mark stands.
 func (w *history) promised(f found) bool {
 	return w.open(f.account) && !w.shadowed(f.account, f.zone, f.name) && len(w.foreign[spot{f.account, f.zone, f.name}]) == 0 &&
 		slices.ContainsFunc(w.model.usages, func(u modelUsage) bool {
 			name := w.model.name(u)
-			wish := w.model.wishes(w.host.owner)[name]
-			o, single := wish.only()
+			wanted := w.model.wishes(w.host.owner)[name]
+			o, single := wanted.only()
 			at, reachable := w.locate(o, name)
 			return single && reachable && at.account == f.account && at.zone == f.zone && !w.taken(at) && w.standing(at) &&
-				ownerOf(f.name, below(name))
+				w.wantedSiblings(map[string]*wish{name: wanted})[f.name] != nil
 		})
 }
