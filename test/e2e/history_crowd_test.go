@@ -15,10 +15,11 @@ import (
 const (
 	crowdZone    = "many.example"
 	crowdService = "many"
-	crowdCalls   = 5 // a second
+	crowdCalls   = 5  // a second, of as many usages as MESHDDNS_HISTORY_USAGES says
+	fewCalls     = 50 // of fewUsages
 	crowdLimit   = 10 * time.Minute
-	crowdSteps   = 4
-	fewUsages    = 300 // unless MESHDDNS_HISTORY_USAGES says 5000
+	crowdSteps   = 3
+	fewUsages    = 300
 )
 
 // crowdModel is what must stand in the zone of the service.
@@ -59,7 +60,9 @@ func (w *history) gather(size int) {
 	w.join(prefixes)
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
-	at.pace = crowdCalls
+	if at.pace = crowdCalls; size <= fewUsages {
+		at.pace = fewCalls
+	}
 }
 
 // crowdAsks makes a request that must be answered 200. It says nothing of the request: there are many.
