@@ -335,13 +335,17 @@ func (s *server) adoptUnmarked(r *http.Request, owner string, dryRun bool) (web.
 	if owner != s.ops.store.ledger.Owner() {
 		return web.Reply{}, msg.Refuse(msg.OwnerNotOwn)
 	}
-	done := msg.SyncPlanned
-	records, err := s.ops.store.ledger.Unmarked(r.Context())
-	if err == nil && !dryRun {
-		done = msg.OwnerAdopted
-		err = s.ops.store.ledger.AdoptUnmarked(r.Context())
+	done, records := msg.OwnerAdopted, []string{}
+	left, err := s.ops.store.ledger.Unmarked(r.Context())
+	for i := 0; i < len(left) && err == nil; i++ {
+		if records = append(records, left[i].Place.Sibling.Of("")); !dryRun {
+			err = s.ops.store.ledger.AdoptUnmarked(r.Context(), left[i].Place)
+		}
 	}
-	return web.Reply{Message: done, ID: owner, Data: map[string]any{"records": append([]string{}, records...), "complete": true}}, err
+	if dryRun {
+		done = msg.SyncPlanned
+	}
+	return web.Reply{Message: done, ID: owner, Data: map[string]any{"records": records, "complete": true}}, err
 }
 
 func (s *server) providers(r *http.Request) (web.Reply, error) {

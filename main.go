@@ -16,6 +16,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -299,7 +300,7 @@ type program struct {
 	files       *provision.Files
 }
 
-// newProgram opens the database and binds the sockets. It serves nothing yet.
+// newProgram binds the sockets and opens the database. It serves nothing yet.
 func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Sockets, t *term.Term, log *slog.Logger, lines *daemon.LogQueue) (_ *program, err error) {
 	p := &program{settings: c, log: log}
 	defer func() {
@@ -307,6 +308,9 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 			err = errors.Join(err, p.close())
 		}
 	}()
+	if err = p.bind(&c, sockets); err != nil { // before the database, which a start that fails must not leave
+		return nil, errors.Join(sqlite.InUse(c.DB), err)
+	}
 	sealed := schema
 	synced, durable := term.Durable(c.Replica, c.DB, t)
 	fence := web.Fence{Over: t.Over, Context: t.Context, Durable: durable}
@@ -339,15 +343,6 @@ func newProgram(ctx context.Context, c settings.Settings, sockets systemd.Socket
 		return nil, err
 	}
 	p.nodeAPI = p.newNodes(fence)
-	if p.nodes, err = c.ListenNodes(sockets.Node, shutdownTime, log); err != nil {
-		return nil, err
-	}
-	if p.front, err = c.ListenAPI(sockets.HTTP, shutdownTime, log); err != nil {
-		return nil, err
-	}
-	if err = c.CheckTLS(p.front.Addrs(), p.nodes.Addrs()); err != nil {
-		return nil, err
-	}
 	ops := operations{store: p.store, engine: p.engine, clients: p.clients, addresses: p.addresses, checks: p.checks, leases: p.leases, secondaries: p.secondaries, fence: fence, forms: entryForms, certificate: c.Certificate, provisioned: c.Provision != ""}
 	p.api = newServer(ops, programVersion(), log, func(page *daemon.Page) { p.front.WriteMetrics(page, "meshddns_http") },
 		c.Certificate.WriteMetrics, p.writeNodeMetrics, p.dns.WriteMetrics, p.secondaries.WriteMetrics, p.checks.WriteMetrics, lines.WriteMetrics)
@@ -364,6 +359,17 @@ func ownNames(c nameserver.Config) mesh.Program {
 		own.Hosts = append(own.Hosts, host.Fold().Bare())
 	}
 	return own
+}
+
+// bind binds the sockets of the settings.
+func (p *program) bind(c *settings.Settings, sockets systemd.Sockets) (err error) {
+	if p.nodes, err = c.ListenNodes(sockets.Node, shutdownTime, p.log); err != nil {
+		return err
+	}
+	if p.front, err = c.ListenAPI(sockets.HTTP, shutdownTime, p.log); err != nil {
+		return err
+	}
+	return cmp.Or(c.CheckTLS(p.front.Addrs(), p.nodes.Addrs()), c.DNS.Bind())
 }
 
 // newEngine makes an engine that every commit wakes.

@@ -289,7 +289,7 @@ func TestCopyWithLeases(t *testing.T) {
 		if got := fmt.Sprint(slices.Index(copied, l.UsageID), l.Slot); got != want {
 			t.Errorf("the token of %s is that of %s", want, got)
 		}
-		if r, err := second.ops.leases.Renew(t.Context(), l, []string{"tcp://203.0.113.7:1"}, netip.Addr{}); err != nil || !r.Changed {
+		if r, err := second.ops.leases.Renew(t.Context(), l, []string{"tcp://203.0.113.7:1"}, lease.Keep{}, netip.Addr{}); err != nil || !r.Changed {
 			t.Errorf("%s is not renewed: %+v, %v", want, r, err)
 		}
 		if strings.Contains(state, string(token)) {

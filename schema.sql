@@ -157,13 +157,13 @@ CREATE TABLE leases (
     UNIQUE (usage, slot)
 ) STRICT;
 
--- Challenges of ACME authorities (RFC 8555, section 8.4), which nodes have put.
+-- Challenges of ACME authorities (RFC 8555, section 8.4), which nodes have put; updated: 1: by the call of acme-dns.
 CREATE TABLE challenges (
     seq    INTEGER PRIMARY KEY,
     usage  INTEGER NOT NULL REFERENCES usages (seq) ON DELETE CASCADE,
     lease  INTEGER NOT NULL REFERENCES leases (seq) ON DELETE CASCADE,
     value  TEXT    NOT NULL, -- of the TXT record
-    put_at INTEGER NOT NULL,
+    put_at INTEGER NOT NULL, updated INTEGER NOT NULL DEFAULT 0,
     UNIQUE (lease, value)
 ) STRICT;
 

@@ -67,6 +67,7 @@ const (
 	errNoConfiguration = ledger.ErrNoConfiguration
 	errNoService       = ledger.ErrNoService
 	errNoUsage         = ledger.ErrNoUsage
+	errReleased        = sqlite.Refusal(msg.LeaseReleased)
 	errServiceExists   = sqlite.Refusal(msg.ServiceExists)
 	errServiceInUse    = sqlite.Refusal(msg.ServiceInUse)
 	errDomainInUse     = sqlite.Refusal(msg.ServiceDomainInUse)
@@ -623,13 +624,16 @@ func (s *store) KeepUsage(ctx context.Context, id string) error {
 	})
 }
 
-// ChangeUsage changes a usage, or returns errNoUsage, or the fault of the endpoints that it would have.
+// ChangeUsage changes a usage, or returns errNoUsage, errReleased, or the fault of the endpoints that it would have.
 func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) (err error) {
 	var fault error
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		before, err := ledger.SelectUsage(ctx, tx, id)
 		if err != nil {
 			return err
+		}
+		if before.Status == mesh.Releasing {
+			return errReleased
 		}
 		after, differs := c.Over(before)
 		if fault = nil; c.Endpoints != nil || c.Formats != nil {

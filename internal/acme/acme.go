@@ -22,7 +22,7 @@ import (
 const (
 	patience = 30 * time.Second // of a request
 	apart    = time.Second      // between two changes of a lease
-	places   = 4                // of a lease, for requests that wait: its two values, each asked for twice
+	places   = 4                // of a lease, for requests that wait
 )
 
 // Config has the parts of Calls.
@@ -54,7 +54,7 @@ func (s *calls) update(r *http.Request, l lease.Lease) (web.Reply, error) {
 	if err := web.Decode(r, &body); err != nil {
 		return web.Reply{}, err
 	}
-	return s.put(r, l, body.Text, map[string]string{"txt": body.Text})
+	return s.put(r, l, body.Text, true, map[string]string{"txt": body.Text})
 }
 
 // present is lego's call to put a challenge.
@@ -63,7 +63,7 @@ func (s *calls) present(r *http.Request, l lease.Lease) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, err
 	}
-	return s.put(r, l, value, struct{}{})
+	return s.put(r, l, value, false, struct{}{})
 }
 
 // cleanup is lego's call to withdraw a challenge. It does not wait.
@@ -108,7 +108,7 @@ func check(value string) error {
 }
 
 // put puts a challenge, and answers with data when the authority sees it. Each request takes a turn, also one that asks again.
-func (s *calls) put(r *http.Request, l lease.Lease, value string, data any) (reply web.Reply, err error) {
+func (s *calls) put(r *http.Request, l lease.Lease, value string, updated bool, data any) (reply web.Reply, err error) {
 	reply = web.Reply{Data: data, Bare: true, ID: l.ID}
 	switch err := check(value); {
 	case !l.ACME:
@@ -136,7 +136,7 @@ func (s *calls) put(r *http.Request, l lease.Lease, value string, data any) (rep
 	}
 	waiter := s.Expect(l.Name)
 	defer waiter.Close()
-	version, err := s.Leases.PutChallenge(r.Context(), l, value)
+	version, err := s.Leases.PutChallenge(r.Context(), l, value, updated)
 	if err != nil {
 		return reply, err
 	}

@@ -3,6 +3,7 @@ package acme
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,7 +110,7 @@ func TestTooManyTurns(t *testing.T) {
 		}
 		stored := w.db.Texts(`SELECT value FROM challenges ORDER BY value`)
 		standing := w.db.Texts(`SELECT substr(data, 2) FROM zone_records WHERE name = 'com.example.a._acme-challenge' ORDER BY data`)
-		if len(stored) != 2 || !slices.Equal(stored, standing) {
+		if len(stored) != 4 || !slices.Equal(stored, standing) {
 			t.Errorf("stored: %q, standing: %q", stored, standing)
 		}
 		<-time.After(time.Second)
@@ -419,8 +420,8 @@ func TestConflictHindersNoOther(t *testing.T) {
 		put("once more", other, 5, 200, "")
 		put("the conflict, asked again", token, 1, 409, msg.Conflict)
 		<-time.After(10 * time.Minute)
-		w.stored("4", "5")
-		w.stands(value(1), value(4), value(5))
+		w.stored("3", "4", "5")
+		w.stands(value(1), value(3), value(4), value(5))
 	})
 }
 
@@ -433,7 +434,7 @@ func TestConflictWhileWritesAreUsedUp(t *testing.T) {
 		w.want("of others", w.update(token, value(1)), 409, msg.Conflict)
 		w.db.Exec(`INSERT INTO challenges (usage, lease, value, put_at) VALUES (1, 1, ?, 0)`, value(1))
 		var last answer
-		for n := 2; n < 9 && last.status != 504; n++ {
+		for n := 2; n < 14 && last.status != 504; n++ {
 			last = w.update(other, value(n))
 		}
 		if w.want("writes are used up", last, 504, msg.ACMEUnseen); last.took != 30*time.Second {
@@ -465,18 +466,29 @@ func TestCleanup(t *testing.T) {
 	})
 }
 
-// TestFull: a fifth challenge of other leases is refused.
+// TestFull: a ninth challenge of a lease by /present is refused, and a seventeenth of a usage. One by /update takes the place of
+// one by /update that has two newer ones.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, msg.Builtin)
 		a, b, c := w.lease("a", true), w.lease("b", true), w.lease("c", true)
-		for n, token := range []string{a, b, a, b} {
-			w.want("one of four", w.update(token, value(n+1)), 200, "")
+		present := func(token string, n, status int, code msg.ID) {
+			t.Helper()
+			w.want(strconv.Itoa(n), w.post(token, "/present", lego(place, value(n))), status, code)
 		}
-		w.want("the fifth", w.update(c, value(5)), 409, msg.ACMEFull)
-		w.want("a third of one lease", w.update(a, value(6)), 200, "")
+		for n := range 8 {
+			present(a, 11+n, 200, "")
+			w.want("one of eight", w.update(b, value(21+n)), 200, "")
+		}
+		present(a, 19, 409, msg.ACMEFull)
+		w.want("of a full usage", w.update(b, value(29)), 200, "")
+		for n := range 6 {
+			present(c, 31+n, 200, "")
+		}
+		present(c, 37, 409, msg.ACMEFull)
+		w.want("none can go", w.update(c, value(38)), 409, msg.ACMEFull)
 		settle()
-		w.stored("2", "3", "4", "6")
+		w.stored("11", "12", "13", "14", "15", "16", "17", "18", "28", "29", "31", "32", "33", "34", "35", "36")
 	})
 }
 

@@ -18,7 +18,7 @@ const (
 )
 
 // LogQueue passes lines to a writer from one goroutine. When maxWaiting octets wait, it drops further
-// lines; the next line that has room follows one that says how many were dropped.
+// lines. A line that says how many were dropped stands in their place, as soon as the writer takes lines again.
 type LogQueue struct {
 	output io.Writer
 	format func(io.Writer) slog.Handler // of the line about dropped lines
@@ -84,14 +84,14 @@ func (q *LogQueue) run() {
 	}
 }
 
-// take waits for lines and returns all of them, and whether they are the last ones.
+// take waits for lines and returns all of them with the one about those dropped behind them, and whether they are the last ones.
 func (q *LogQueue) take() (lines []byte, last bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.waiting) == 0 && !q.closed {
 		q.changed.Wait()
 	}
-	lines, q.waiting = q.waiting, nil
+	lines, q.waiting, q.missed = append(q.waiting, q.told()...), nil, 0
 	return lines, q.closed
 }
 

@@ -11,9 +11,9 @@ import (
 
 const (
 	// MaxChallenges bounds the challenges of a usage, and ownChallenges those of a lease: an authority asks for one for
-	// the name and one for its wildcard.
-	MaxChallenges = 4
-	ownChallenges = 2
+	// the name, one for its wildcard, and one for each name whose alias leads there.
+	MaxChallenges = 16
+	ownChallenges = 8
 	// ChallengeTime is the time from the put of a challenge to its end. An order lives for hours, but its client puts a
 	// challenge only when the authority is about to ask.
 	ChallengeTime = time.Hour
@@ -22,9 +22,10 @@ const (
 )
 
 // PutChallenge stores the value of a challenge, unless the lease has it: then it is tried again, if it has failed and would
-// wait for a pass. The two newest values of a lease stay. The error is ErrUnknown, ErrReleased, ErrNotPermitted, or ErrFull if
-// other leases leave no room. version is that of the name.
-func (t *Table) PutChallenge(ctx context.Context, l Lease, value string) (version int64, err error) {
+// wait for a pass. updated: the client is one of acme-dns, which never withdraws a value. So where there is no room, the eldest
+// of these values goes that is not among the two newest of its lease. The error is ErrUnknown, ErrReleased, ErrNotPermitted, or
+// ErrFull. version is that of the name.
+func (t *Table) PutChallenge(ctx context.Context, l Lease, value string, updated bool) (version int64, err error) {
 	c, err := t.Challenge(ctx, l, value)
 	if err != nil {
 		return 0, err
@@ -40,21 +41,21 @@ func (t *Table) PutChallenge(ctx context.Context, l Lease, value string) (versio
 			return ErrNotPermitted
 		}
 		var has bool
-		var own, others int
+		var own, others int // beside the value
 		err = tx.QueryRowContext(ctx, `
-			SELECT count(*) FILTER (WHERE lease = ?1 AND value = ?2), count(*) FILTER (WHERE lease = ?1), count(*) FILTER (WHERE lease <> ?1)
-			FROM challenges WHERE usage = ?3`, l.Seq, value, l.Usage).Scan(&has, &own, &others)
-		switch {
-		case err != nil || has && !c.Rests:
+			SELECT count(*) FILTER (WHERE lease = ?1 AND value = ?2 AND updated <= ?4),
+			       count(*) FILTER (WHERE lease = ?1 AND value <> ?2), count(*) FILTER (WHERE lease <> ?1)
+			FROM challenges WHERE usage = ?3`, l.Seq, value, l.Usage, updated).Scan(&has, &own, &others)
+		if err != nil || has && !c.Rests {
 			return err
-		case has:
-		case min(own+1, ownChallenges)+others > MaxChallenges:
-			return ErrFull
-		case own == ownChallenges:
-			_, err = tx.ExecContext(ctx, `DELETE FROM challenges WHERE seq = (SELECT min(seq) FROM challenges WHERE lease = ?)`, l.Seq)
+		}
+		if full := own >= ownChallenges; !has && (full || own+others >= MaxChallenges) {
+			err = makeRoom(ctx, tx, l, full, updated)
 		}
 		if err == nil && !has {
-			_, err = tx.ExecContext(ctx, `INSERT INTO challenges (usage, lease, value, put_at) VALUES (?, ?, ?, ?)`, l.Usage, l.Seq, value, sqlite.Stamp(t.config.Now()))
+			_, err = tx.ExecContext(ctx, `
+				INSERT INTO challenges (usage, lease, value, put_at, updated) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET updated = 0`,
+				l.Usage, l.Seq, value, sqlite.Stamp(t.config.Now()), updated)
 		}
 		if err == nil && !now.certified {
 			_, err = tx.ExecContext(ctx, `UPDATE leases SET acme = 2 WHERE seq = ?`, l.Seq)
@@ -69,6 +70,18 @@ func (t *Table) PutChallenge(ctx context.Context, l Lease, value string) (versio
 		version, err = t.config.Ledger.NameVersion(ctx, l.Name)
 	}
 	return version, err
+}
+
+// makeRoom deletes a challenge of the lease, if that is full, else of its usage, or returns ErrFull.
+func makeRoom(ctx context.Context, tx *sql.Tx, l Lease, full, updated bool) error {
+	gone, err := sqlite.Exec(ctx, tx, `
+		DELETE FROM challenges WHERE seq = (SELECT min(seq) FROM challenges c WHERE usage = ?1 AND updated AND (lease = ?2 OR NOT ?3)
+			AND 2 <= (?4 AND lease = ?2) + (SELECT count(*) FROM challenges WHERE lease = c.lease AND updated AND seq > c.seq))`,
+		l.Usage, l.Seq, full, updated)
+	if err == nil && gone == 0 {
+		return ErrFull
+	}
+	return err
 }
 
 // DropChallenge deletes a challenge of a lease, and reports whether the lease had it.

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -31,7 +32,15 @@ func (w *world) found(token Token) Lease {
 // puts puts challenges, and returns the error of the last one.
 func (w *world) puts(l Lease, numbers ...int) (err error) {
 	for _, n := range numbers {
-		_, err = w.PutChallenge(w.t.Context(), l, answer(n))
+		_, err = w.PutChallenge(w.t.Context(), l, answer(n), false)
+	}
+	return err
+}
+
+// updates is puts by the call of acme-dns.
+func (w *world) updates(l Lease, numbers ...int) (err error) {
+	for _, n := range numbers {
+		_, err = w.PutChallenge(w.t.Context(), l, answer(n), true)
 	}
 	return err
 }
@@ -62,34 +71,34 @@ func (w *world) dues(do func()) (times int) {
 	return after - before
 }
 
-// TestChallengesOfAUsage: a usage has four challenges. A fifth of other leases is refused and changes nothing, and a lease
-// that has two replaces its own.
+// TestChallengesOfAUsage: a usage has sixteen challenges. A further one changes nothing, unless one that was put by /update can go.
 func TestChallengesOfAUsage(t *testing.T) {
 	w := newWorld(t)
 	a, b, c := w.holder("a"), w.holder("b"), w.holder("c")
-	w.must(w.puts(a, 1, 2))
-	w.must(w.puts(b, 3))
-	w.must(w.puts(c, 4))
-	w.stored("a1 a2 b3 c4")
-	for _, l := range []Lease{b, c} {
-		times := w.dues(func() {
-			if err := w.puts(l, 5); err != ErrFull {
-				t.Errorf("the fifth challenge: %v", err)
-			}
-		})
-		if w.stored("a1 a2 b3 c4"); times > 0 {
-			t.Errorf("the name is due %d times by a challenge that is refused", times)
+	w.must(w.puts(a, 1, 2, 3, 4, 5, 6, 7, 8))
+	w.must(w.puts(b, 1, 2, 3, 4, 5))
+	w.must(w.updates(c, 1, 2, 3))
+	full := "a1 a2 a3 a4 a5 a6 a7 a8 b1 b2 b3 b4 b5 "
+	w.stored(full + "c1 c2 c3")
+	w.must(w.puts(b, 6)) // c1 has two newer ones
+	w.stored(full + "c2 c3 b6")
+	times := w.dues(func() {
+		if err := w.puts(b, 7); err != ErrFull {
+			t.Errorf("a seventeenth challenge: %v", err)
 		}
+	})
+	if w.stored(full + "c2 c3 b6"); times > 0 {
+		t.Errorf("the name is due %d times by a challenge that is refused", times)
 	}
-	w.must(w.puts(c, 4)) // what it has, it may ask for again
-	w.must(w.puts(a, 5))
-	w.stored("a2 b3 c4 a5")
+	w.must(cmp.Or(w.puts(b, 5), w.updates(c, 3))) // what it has, it may ask for again
+	w.must(w.updates(c, 4))
+	w.stored(full + "c3 b6 c4")
+	if err := w.updates(b, 7); err != ErrFull {
+		t.Errorf("the first one by /update: %v", err)
+	}
 	w.drops(b, 3, true)
-	w.must(w.puts(c, 6))
-	w.stored("a2 c4 a5 c6")
-	if err := w.puts(b, 7); err != ErrFull {
-		t.Errorf("a fifth of a third lease: %v", err)
-	}
+	w.must(w.updates(b, 7))
+	w.stored(strings.Replace(full, "b3 ", "", 1) + "c3 b6 c4 b7")
 	w.db.Usage(2, "_mesh.b.example.com", "tcp://192.0.2.2:1")
 	_, _, other, err := w.Create(t.Context(), Creation{Usage: "u2", Rules: Rules{Slot: "a", TTL: time.Minute, ACME: true}})
 	if w.must(err); other {
@@ -100,30 +109,45 @@ func TestChallengesOfAUsage(t *testing.T) {
 	}
 }
 
-// TestChallengesOfALease: the two newest values stay, and one that is there keeps its time and changes nothing.
+// TestChallengesOfALease: a lease has eight values. Where it has no room, a value of /update goes that has two newer ones, and a
+// value that was put by the other call, too, never does. One that is there keeps its time and changes nothing.
 func TestChallengesOfALease(t *testing.T) {
 	w := newWorld(t)
 	l := w.holder("a")
-	for n, want := range []string{"a1", "a1 a2", "a2 a3", "a3 a4"} {
-		if times := w.dues(func() { w.must(w.puts(l, n+1)) }); times != 1 {
+	for n, want := range []string{"a1", "a1 a2", "a1 a2 a3"} {
+		if times := w.dues(func() { w.must(w.updates(l, n+1)) }); times != 1 {
 			t.Errorf("the name is due %d times by one challenge", times)
 		}
 		w.stored(want)
 	}
 	w.at = w.at.Add(30 * time.Minute)
-	if times := w.dues(func() { w.must(w.puts(l, 3)) }); times != 0 {
+	if times := w.dues(func() { w.must(w.updates(l, 3)) }); times != 0 {
 		t.Errorf("the same value makes the name due %d times", times)
 	}
-	w.stored("a3 a4")
+	w.must(w.puts(l, 1))
+	w.stored("a1 a2 a3")
 	w.want(`SELECT DISTINCT CAST(put_at AS TEXT) FROM challenges`, strconv.FormatInt(w.at.Add(-30*time.Minute).UnixMilli(), 10))
-	if times := w.dues(func() { w.drops(l, 9, false) }); times != 0 {
+	w.must(w.updates(l, 1, 4, 5, 6, 7, 8))
+	w.stored("a1 a2 a3 a4 a5 a6 a7 a8")
+	w.must(w.updates(l, 9))
+	w.stored("a1 a3 a4 a5 a6 a7 a8 a9") // the first one is lego's, too
+	for n := range 5 {
+		w.must(w.puts(l, 10+n))
+	}
+	w.stored("a1 a8 a9 a10 a11 a12 a13 a14")
+	if err := w.puts(l, 20); err != ErrFull {
+		t.Errorf("a ninth beside two of /update: %v", err)
+	}
+	w.must(w.updates(l, 15))
+	w.stored("a1 a9 a10 a11 a12 a13 a14 a15")
+	if times := w.dues(func() { w.drops(l, 99, false) }); times != 0 {
 		t.Errorf("a value that it does not have makes the name due %d times", times)
 	}
 	other := w.holder("b")
-	w.drops(other, 3, false)
-	w.must(w.puts(other, 3)) // two leases may have one value
-	w.drops(l, 3, true)
-	w.stored("a4 b3")
+	w.drops(other, 9, false)
+	w.must(w.puts(other, 9)) // two leases may have one value
+	w.drops(l, 9, true)
+	w.stored("a1 a10 a11 a12 a13 a14 a15 b9")
 }
 
 // TestChallengesNeedTheRight: the right is that which the lease has when a challenge is stored, not when its token was read.

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,8 +11,10 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// changePause is the least time between two changes of one family of a lease.
-const changePause = 5 * time.Second
+const (
+	changePause = 5 * time.Second // the least time between two changes of one part of a lease
+	maxChanges  = 4               // of a lease in changePause
+)
 
 // clock is the time that a lease has left. It is in memory only, so that no time passes while the
 // program is down.
@@ -19,16 +22,22 @@ type clock struct {
 	seq     int64 // of the lease
 	index   int   // in the queue
 	ttl     time.Duration
-	ends    time.Time           // zero before the first renewal
-	told    [families]time.Time // when a renewal told the endpoints of a family last
-	changed [families]time.Time // when they changed last, as far as is known
-	live    bool                // endpoints are published
-	ending  bool                // a transaction that ends the lease runs
-	gone    bool                // the usage is released, so the end says nothing about the way from the node
-	held    time.Time           // since when the end is held back; zero: it is not
+	ends    time.Time          // zero before the first renewal
+	told    map[part]time.Time // when a renewal told the endpoints of a part last; replaced as a whole
+	changes []*change          // the last ones, the oldest first; replaced as a whole
+	live    bool               // endpoints are published
+	ending  bool               // a transaction that ends the lease runs
+	gone    bool               // the usage is released, so the end says nothing about the way from the node
+	held    time.Time          // since when the end is held back; zero: it is not
 
 	leftOut []reconcile.LeftOut // of the endpoints, as read at looked
 	looked  time.Time
+}
+
+// change is one of the endpoints of a lease.
+type change struct {
+	at    time.Time
+	parts []part // none for all
 }
 
 // clocks has the clocks of the leases by their seqs. A lease without endpoints whose last change is
@@ -105,13 +114,13 @@ func (c *clocks) of(l Lease) *clock {
 	return k
 }
 
-// set starts the time of a lease whose endpoints are being stored; live is false if there are none.
-func (c *clocks) set(l Lease, now time.Time, live bool, keep Keep) {
+// set starts the time of a lease whose endpoints are being stored.
+func (c *clocks) set(l Lease, endpoints []string, now time.Time, keep Keep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.of(l)
-	c.put(k, now.Add(k.ttl), live)
-	c.note(k, now, keep)
+	c.put(k, now.Add(k.ttl), len(endpoints) > 0)
+	c.note(k, endpoints, now, keep)
 }
 
 // extend starts the time of a lease again, unless the lease is ending or has ended.
@@ -124,46 +133,48 @@ func (c *clocks) extend(l Lease, now time.Time, keep Keep) bool {
 	}
 	k.ttl = l.TTL
 	c.put(k, now.Add(k.ttl), true)
-	c.note(k, now, keep)
+	c.note(k, l.Endpoints, now, keep)
 	return true
 }
 
 // note notes that a lease was renewed: its end is not held back any more. The caller holds the lock.
-func (c *clocks) note(k *clock, now time.Time, keep Keep) {
+func (c *clocks) note(k *clock, endpoints []string, now time.Time, keep Keep) {
 	if k.held.IsZero() {
 		c.renewed = now
 	}
 	k.ending, k.gone, k.held = false, false, time.Time{}
-	for f := range families {
-		if keep[f] != Stay {
-			k.told[f] = now
+	told := map[part]time.Time{}
+	for _, text := range endpoints {
+		p := partOf(text)
+		if told[p] = now; keep.of(p) == Stay {
+			told[p] = k.told[p]
 		}
 	}
+	k.told = told
 }
 
-// fresh reports whether a renewal has told the endpoints of a family less than the lease's time ago.
-func (k clock) fresh(f Family, now time.Time) bool { return now.Sub(k.told[f]) < k.ttl }
+// fresh reports whether a renewal has told the endpoints of a part less than the lease's time ago.
+func (k clock) fresh(p part, now time.Time) bool { return now.Sub(k.told[p]) < k.ttl }
 
-// change begins a change of some families of a lease, or returns the time until the next one is allowed. undo
+// change begins a change of some parts of a lease, or returns the time until the next one is allowed. undo
 // takes the beginning back if the change fails, and what set has done for it.
-func (c *clocks) change(l Lease, changed [families]bool, now time.Time) (wait time.Duration, undo func()) {
+func (c *clocks) change(l Lease, changed []part, now time.Time) (wait time.Duration, undo func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.of(l)
 	before := *k
-	for f := range families {
-		if changed[f] && !k.changed[f].IsZero() {
-			wait = max(wait, k.changed[f].Add(changePause).Sub(now))
+	recent := slices.DeleteFunc(slices.Clone(k.changes), func(d *change) bool { return !d.at.Add(changePause).After(now) })
+	for i, d := range recent {
+		again := len(changed)*len(d.parts) == 0 || slices.ContainsFunc(changed, func(p part) bool { return slices.Contains(d.parts, p) })
+		if again || i <= len(recent)-maxChanges {
+			wait = max(wait, d.at.Add(changePause).Sub(now))
 		}
 	}
 	if wait > 0 {
 		return wait, nil
 	}
-	for f := range families {
-		if changed[f] {
-			k.changed[f] = now
-		}
-	}
+	mine := &change{now, changed}
+	k.changes = append(recent, mine)
 	c.put(k, k.ends, k.live)
 	return 0, func() {
 		c.mu.Lock()
@@ -172,11 +183,7 @@ func (c *clocks) change(l Lease, changed [families]bool, now time.Time) (wait ti
 			return // the lease is deleted
 		}
 		ends, live := k.ends, k.live
-		for f := range families {
-			if changed[f] && k.changed[f].Equal(now) {
-				k.changed[f] = before.changed[f]
-			}
-		}
+		k.changes = slices.DeleteFunc(slices.Clone(k.changes), func(d *change) bool { return d == mine })
 		if k.ends.Equal(now.Add(k.ttl)) { // no other renewal has set it since
 			ends, live, k.told, k.held = before.ends, before.live, before.told, before.held
 		}

@@ -36,11 +36,11 @@ func TestQueue(t *testing.T) {
 		l := Lease{Seq: dice.Int64N(200), Rules: Rules{TTL: time.Duration(60+dice.IntN(3600)) * time.Second}}
 		switch dice.IntN(8) {
 		case 0, 1:
-			if wait, undo := c.change(l, [families]bool{dice.IntN(2) > 0, true}, now); wait == 0 {
+			if wait, undo := c.change(l, []part{{"a", Family(dice.IntN(2))}}, now); wait == 0 {
 				undos = append(undos, undo)
 			}
 		case 2, 3:
-			c.set(l, now, dice.IntN(3) > 0, Keep{})
+			c.set(l, make([]string, dice.IntN(3)), now, Keep{})
 		case 4, 5:
 			c.extend(l, now, Keep{})
 		case 6:
@@ -80,7 +80,7 @@ func TestQueueReads(t *testing.T) {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	c := clocks{all: map[int64]*clock{}}
 	for seq := range int64(1000) {
-		c.set(Lease{Seq: seq, Rules: Rules{TTL: time.Duration(60+seq) * time.Second}}, now, true, Keep{})
+		c.set(Lease{Seq: seq, Rules: Rules{TTL: time.Duration(60+seq) * time.Second}}, make([]string, 1), now, Keep{})
 	}
 	for i := 3; i < len(c.queue); i++ {
 		c.queue[i] = nil

@@ -112,7 +112,7 @@ func (s *Nodes) updateOwn(r *http.Request, l Lease, query url.Values) (line stri
 			return "", err
 		}
 	}
-	renewal, err := s.Leases.RenewKeeping(r.Context(), l, endpoints, a.keep, clientOf(r))
+	renewal, err := s.Leases.Renew(r.Context(), l, endpoints, Keep{Family: a.keep}, clientOf(r))
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +129,7 @@ func (s *Nodes) wanted(r *http.Request, l Lease, query url.Values) (endpoints []
 	if a, err = readAddresses(query); err != nil {
 		return nil, a, err
 	}
-	if len(a.addresses) == 0 && a.keep == (Keep{}) {
+	if len(a.addresses) == 0 && a.keep == [families]Keeping{} {
 		client := clientOf(r)
 		if !mesh.IsPublic(client) {
 			return nil, a, web.Fail(msg.LeaseNoAddress, client.String())
@@ -147,7 +147,7 @@ func (s *Nodes) wanted(r *http.Request, l Lease, query url.Values) (endpoints []
 // asked is what a query asks for.
 type asked struct {
 	addresses []netip.Addr
-	keep      Keep
+	keep      [families]Keeping
 }
 
 // passOver passes over a family of which the lease permits no address, beside one of which it permits some: a router behind

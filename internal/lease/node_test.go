@@ -2,6 +2,7 @@ package lease
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -122,18 +123,18 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestHook: the query of a hook becomes one endpoint.
+// TestHook: the query of a hook becomes one endpoint, which replaces those of its protocol, or all if it names none.
 func TestHook(t *testing.T) {
 	w := newListenerWorld(t)
 	token := w.lease("u1", Rules{Slot: "a"})
 	for _, test := range []struct{ query, client, want string }{
 		{"?addr=192.0.2.7&port=1234&proto=udp", remote, `"udp://192.0.2.7:1234"`},
 		{"?addr=192.0.2.7&port=1234&proto=udp", remote, `"udp://192.0.2.7:1234"`},
-		{"?addr=2001:db8::7&port=1&proto=tcp", remote, `"tcp://[2001:db8::7]:1"`},
+		{"?addr=2001:db8::7&port=1&proto=tcp", remote, `"udp://192.0.2.7:1234","tcp://[2001:db8::7]:1"`},
 		{"?addr=%3A%3Affff:192.0.2.8&port=65535", remote, `"tcp://192.0.2.8:65535"`},
 		{"?addr=10.0.0.1&port=1", remote, ""},
 		{"?port=1&addr=", "1.1.1.1", `"tcp://1.1.1.1:1"`},
-		{"?port=1&proto=udp", "2606:4700::1", `"udp://[2606:4700::1]:1"`},
+		{"?port=1&proto=udp", "2606:4700::1", `"tcp://1.1.1.1:1","udp://[2606:4700::1]:1"`},
 		{"?port=1", "10.0.0.1", ""},
 		{"?port=1", "", ""},
 		{"?addr=192.0.2.7", remote, ""},
@@ -161,6 +162,41 @@ func TestHook(t *testing.T) {
 			t.Errorf("%s from %s: %d %s, %s", test.query, test.client, answer.StatusCode, text, w.leased())
 		case test.want != "" && (answer.StatusCode != 200 || w.leased() != "a["+test.want+"]" || !strings.Contains(text, `"endpoints":[`+test.want+`]`)):
 			t.Errorf("%s from %s: %d %s, %s", test.query, test.client, answer.StatusCode, text, w.leased())
+		}
+	}
+}
+
+// TestHookOfEachProtocol: natmap calls its hook once for tcp and once for udp, at any times. Each call replaces what it is about
+// and has its own pause; a lease changes four times in 5 seconds. What no call tells for the lease's time goes.
+func TestHookOfEachProtocol(t *testing.T) {
+	w := newListenerWorld(t)
+	token := w.lease("u1", Rules{Slot: "a"}) // of an hour
+	for i, step := range []struct {
+		after      time.Duration
+		proto      string
+		port, code int
+		want       string
+	}{
+		{0, "tcp", 1, 200, `tcp 1`},
+		{0, "udp", 2, 200, `tcp 1 udp 2`},
+		{0, "tcp", 1, 200, `tcp 1 udp 2`},
+		{time.Second, "tcp", 3, 429, `tcp 1 udp 2`},
+		{4 * time.Second, "tcp", 3, 200, `tcp 3 udp 2`},
+		{0, "udp", 2, 200, `tcp 3 udp 2`},
+		{time.Second, "ws", 4, 200, `tcp 3 udp 2 ws 4`},
+		{0, "wss", 5, 200, `tcp 3 udp 2 ws 4 wss 5`},
+		{0, "udp", 6, 200, `tcp 3 udp 6 ws 4 wss 5`},
+		{3 * time.Second, "quic", 7, 429, `tcp 3 udp 6 ws 4 wss 5`},
+		{time.Second, "quic", 7, 200, `tcp 3 udp 6 ws 4 wss 5 quic 7`},
+		{59 * time.Minute, "tcp", 3, 200, `tcp 3 udp 6 ws 4 wss 5 quic 7`},
+		{58 * time.Second, "quic", 7, 200, `tcp 3 quic 7`},
+		{5 * time.Second, "", 8, 200, `tcp 8`},
+	} {
+		w.pass(step.after)
+		answer, text := w.do("GET", fmt.Sprintf("/lease?addr=192.0.2.7&port=%d&proto=%s", step.port, step.proto), "", bearer(token))
+		stands := strings.NewReplacer("://192.0.2.7:", " ", `","`, " ", `"`, "").Replace(w.leased())
+		if answer.StatusCode != step.code || stands != "a["+step.want+"]" {
+			t.Errorf("%d: %d %s, stands %s, want %s", i, answer.StatusCode, text, stands, step.want)
 		}
 	}
 }

@@ -11,11 +11,10 @@ func (k *clock) over() time.Time {
 	if k.live {
 		return k.ends
 	}
-	last := k.changed[IPv4]
-	if k.changed[IPv6].After(last) {
-		last = k.changed[IPv6]
+	if n := len(k.changes); n > 0 {
+		return k.changes[n-1].at.Add(changePause)
 	}
-	return last.Add(changePause)
+	return time.Time{}
 }
 
 // queue is a heap of clocks, by the times at which they are over.
@@ -75,7 +74,7 @@ func (c *clocks) add(k *clock) {
 	heap.Push(&c.queue, k)
 }
 
-// put sets the end of a clock, and moves it in the queue; call it also after changed was set.
+// put sets the end of a clock, and moves it in the queue; call it also after changes was set.
 func (c *clocks) put(k *clock, ends time.Time, live bool) {
 	if k.live {
 		c.live--

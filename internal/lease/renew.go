@@ -75,7 +75,7 @@ func (s *Nodes) put(r *http.Request, l Lease) (web.Reply, error) {
 	if body.Endpoints == nil {
 		return web.Reply{}, web.Fail(msg.LeaseEndpointsMissing)
 	}
-	return s.renew(r, l, body.Endpoints)
+	return s.renew(r, l, body.Endpoints, Keep{})
 }
 
 // hookMembers are the members of the query of a hook. Another one is refused, because a misspelled
@@ -83,7 +83,7 @@ func (s *Nodes) put(r *http.Request, l Lease) (web.Reply, error) {
 var hookMembers = []string{"addr", "port", "proto"}
 
 // hook renews a lease with the address, the port and the protocol of the query: what natmap gives its
-// hook. Without an address the client's counts.
+// hook, once for each protocol. Without an address the client's counts, without a protocol it is about all endpoints.
 func (s *Nodes) hook(r *http.Request, l Lease) (web.Reply, error) {
 	query, err := web.ParseQuery(r)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Nodes) hook(r *http.Request, l Lease) (web.Reply, error) {
 		return web.Reply{}, web.Fail(msg.QueryInvalid, "port", "1..65535")
 	}
 	endpoint := cmp.Or(query.Get("proto"), "tcp") + "://" + netip.AddrPortFrom(address, uint16(port)).String()
-	return s.renew(r, l, []string{endpoint})
+	return s.renew(r, l, []string{endpoint}, Keep{Scheme: query.Get("proto")})
 }
 
 // addressOr reads an address. "" stands for the client's address, which must be public, because the
@@ -136,8 +136,8 @@ type leftOut struct {
 }
 
 // renew renews a lease. Only a change gets an audit line.
-func (s *Nodes) renew(r *http.Request, l Lease, endpoints []string) (web.Reply, error) {
-	renewal, err := s.Leases.Renew(r.Context(), l, endpoints, clientOf(r))
+func (s *Nodes) renew(r *http.Request, l Lease, endpoints []string, keep Keep) (web.Reply, error) {
+	renewal, err := s.Leases.Renew(r.Context(), l, endpoints, keep, clientOf(r))
 	if err != nil {
 		return web.Reply{}, err
 	}

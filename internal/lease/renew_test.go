@@ -2,6 +2,7 @@ package lease
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -113,29 +114,32 @@ func TestRenewTooSoon(t *testing.T) {
 }
 
 // TestRenewKeeping: of two renewals at once, each with the endpoints of one family, both stand; and their sum is
-// checked.
+// checked, in which an endpoint that is told twice counts once.
 func TestRenewKeeping(t *testing.T) {
 	w := newWorld(t)
 	_, token := w.lease(`{"slot":"a","ttl":60}`)
 	stale, err := w.Find(t.Context(), token)
 	w.must(err)
 	for _, told := range []string{"a://[2a00::7]:1", "a://1.1.1.1:1"} {
-		keep := Keep{IPv4: Stay, IPv6: Stay}
-		keep[familyOf(told)] = Withdraw
-		if _, err := w.RenewKeeping(t.Context(), stale, []string{told}, keep, node); err != nil {
+		keep := Keep{Family: [families]Keeping{Stay, Stay}}
+		keep.Family[partOf(told).family] = Withdraw
+		if _, err := w.Renew(t.Context(), stale, []string{told}, keep, node); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := w.leased(); got != `["a://1.1.1.1:1","a://[2a00::7]:1"]` {
 		t.Fatal(got)
 	}
-	full := slices.Repeat([]string{"a://1.1.1.1:1"}, MaxEndpoints)
+	var full []string
+	for n := range MaxEndpoints {
+		full = append(full, fmt.Sprintf("%c://1.1.1.1:1", 'a'+n))
+	}
 	w.at = w.at.Add(5 * time.Second)
-	_, err = w.RenewKeeping(t.Context(), stale, full, Keep{IPv6: Stay}, node)
+	_, err = w.Renew(t.Context(), stale, full, Keep{Family: [families]Keeping{IPv6: Stay}}, node)
 	if refusal, ok := errors.AsType[*msg.Refusal](err); !ok || refusal.ID != msg.LeaseTooManyEndpoints {
 		t.Errorf("%v", err)
 	}
-	if _, err = w.RenewKeeping(t.Context(), stale, full[1:], Keep{IPv6: Stay}, node); err != nil {
+	if _, err = w.Renew(t.Context(), stale, append(full[1:], full[1]), Keep{Family: [families]Keeping{IPv6: Stay}}, node); err != nil {
 		t.Error(err)
 	}
 }
@@ -188,6 +192,15 @@ func TestRenewWithoutStoring(t *testing.T) {
 	}
 }
 
+// numbered returns different endpoints, with blanks between them.
+func numbered(endpoint string, count int) string {
+	var all []string
+	for n := range count {
+		all = append(all, fmt.Sprint(endpoint, n))
+	}
+	return strings.Join(all, " ")
+}
+
 // TestRenewRefuses: what the lease does not permit changes nothing.
 func TestRenewRefuses(t *testing.T) {
 	w := newWorld(t)
@@ -211,8 +224,8 @@ func TestRenewRefuses(t *testing.T) {
 		{"udp://{ipv4}:1", msg.LeaseEndpoint},
 		{"udp://192.0.2.7:1\x00", msg.LeaseEndpoint},
 		{"udp://" + strings.Repeat("a", 60000) + ":1", msg.LeaseEndpoint},
-		{strings.TrimSpace(strings.Repeat("udp://192.0.2.7:1 ", MaxEndpoints+1)), msg.LeaseTooManyEndpoints},
-		{strings.TrimSpace(strings.Repeat("udp://[2001:db8:1111:2222:3333:4444:5555:6666]:11010 ", MaxEndpoints)), msg.ValueTooLong},
+		{numbered("udp://192.0.2.7:1", MaxEndpoints+1), msg.LeaseTooManyEndpoints},
+		{numbered("udp://[2001:db8:1111:2222:3333:4444:5555:6666]:110", MaxEndpoints), msg.ValueTooLong},
 	} {
 		_, err := w.try(token, strings.Split(test.endpoints, " ")...)
 		if refusal, ok := errors.AsType[*msg.Refusal](err); !ok || refusal.ID != test.code || len(refusal.Error()) > 1000 {
@@ -223,7 +236,7 @@ func TestRenewRefuses(t *testing.T) {
 		t.Errorf("%s %s", got, w.leased())
 	}
 	_, open := w.lease(`{"slot":"b","ttl":60}`)
-	w.renew(open, strings.Split(strings.TrimSpace(strings.Repeat("tcp://a:1 ", 16)), " ")...)
+	w.renew(open, strings.Split(numbered("tcp://a:1", 16), " ")...)
 	for _, good := range []string{"udp://192.0.2.255:65535", "tcp://[2001:db8::1]:1", "tcp://[::ffff:192.0.2.1]:1"} {
 		w.at = w.at.Add(5 * time.Second)
 		if _, err := w.try(token, good); err != nil {
@@ -269,7 +282,7 @@ func TestKeptIsPermitted(t *testing.T) {
 	w.at = w.at.Add(5 * time.Second)
 	l, err := w.Find(t.Context(), token)
 	w.must(err)
-	r, err := w.RenewKeeping(t.Context(), l, []string{"udp://[2001:db8::7]:1"}, Keep{IPv4: Stay}, node)
+	r, err := w.Renew(t.Context(), l, []string{"udp://[2001:db8::7]:1"}, Keep{Family: [families]Keeping{Stay}}, node)
 	if err != nil || !slices.Equal(r.Endpoints, []string{"udp://[2001:db8::7]:1"}) {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -308,7 +321,7 @@ func TestReleased(t *testing.T) {
 			t.Errorf("%s: %v", endpoints, err)
 		}
 	}
-	if _, err := w.Renew(t.Context(), stale, []string{"tcp://192.0.2.7:3"}, node); err != ErrReleased {
+	if _, err := w.Renew(t.Context(), stale, []string{"tcp://192.0.2.7:3"}, Keep{}, node); err != ErrReleased {
 		t.Errorf("a renewal that began before: %v", err)
 	}
 	w.db.Exec(`DELETE FROM usages`)
@@ -316,7 +329,7 @@ func TestReleased(t *testing.T) {
 	if _, err := w.try(token, "tcp://192.0.2.7:1"); err != ErrUnknown {
 		t.Errorf("the token: %v", err)
 	}
-	if _, err := w.Renew(t.Context(), Lease{Seq: stale.Seq, Rules: stale.Rules}, []string{"tcp://192.0.2.7:1"}, node); err != ErrUnknown {
+	if _, err := w.Renew(t.Context(), Lease{Seq: stale.Seq, Rules: stale.Rules}, []string{"tcp://192.0.2.7:1"}, Keep{}, node); err != ErrUnknown {
 		t.Errorf("a renewal that began before: %v", err)
 	}
 	w.pass(time.Hour)

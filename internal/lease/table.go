@@ -63,7 +63,7 @@ func (t *Table) Load(ctx context.Context) error {
 	t.fault.Note(t.config.Log, "challenges whose time is over are not ended: a later look tries again", t.endChallenges(ctx, math.MaxInt64))
 	live, err := sqlite.Collect(ctx, t.config.Database.Reader, scanLease, selectLeases+` WHERE l.endpoints <> '[]'`)
 	for _, l := range live {
-		t.clocks.set(l, t.config.Now(), true, Keep{})
+		t.clocks.set(l, l.Endpoints, t.config.Now(), Keep{})
 	}
 	return err
 }
@@ -368,21 +368,16 @@ type Renewal struct {
 	Changed   bool
 }
 
-// TooSoonError is the error for a change less than changePause after the last one of a family of the lease.
+// TooSoonError is the error for a change less than changePause after the last one of a part of the lease, or for a fifth change.
 type TooSoonError struct{ Wait time.Duration }
 
 func (e *TooSoonError) Error() string { return "the lease has changed less than 5 seconds ago" }
 
-// Renew publishes the endpoints of a lease that Find returned, and starts its time again; without
-// endpoints it withdraws those that stand. If the endpoints are the published ones, it writes at most
+// Renew publishes the told endpoints of a lease that Find returned and those that keep lets stay, and starts its time again;
+// without endpoints it withdraws those that stand. If the endpoints are the published ones, it writes at most
 // the time, once in a quarter of the lease's time, and stands although that fails. The error is ErrUnknown, ErrReleased, a
 // TooSoonError or a msg.Refusal; then nothing has changed.
-func (t *Table) Renew(ctx context.Context, l Lease, endpoints []string, from netip.Addr) (r Renewal, err error) {
-	return t.RenewKeeping(ctx, l, endpoints, Keep{}, from)
-}
-
-// RenewKeeping is Renew for a client that may tell one family of addresses: keep says what becomes of the other.
-func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep Keep, from netip.Addr) (r Renewal, err error) {
+func (t *Table) Renew(ctx context.Context, l Lease, told []string, keep Keep, from netip.Addr) (r Renewal, err error) {
 	defer func() {
 		if err == nil {
 			t.renewals.Add(1, changedLabel(r.Changed))
@@ -392,7 +387,7 @@ func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep K
 	if l.Releasing {
 		return r, ErrReleased
 	}
-	now := t.config.Now()
+	now, told := t.config.Now(), mesh.Once(told)
 	endpoints := t.merged(l, told, keep, now)
 	if err := l.Check(endpoints); err != nil {
 		return r, err
@@ -405,7 +400,7 @@ func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep K
 		}
 		return r, nil
 	}
-	wait, undo := t.clocks.change(l, changedFamilies(l.Endpoints, endpoints), now)
+	wait, undo := t.clocks.change(l, changedParts(l.Endpoints, endpoints), now)
 	if wait > 0 {
 		return r, &TooSoonError{wait}
 	}
@@ -452,7 +447,7 @@ func (t *Table) change(ctx context.Context, tx *sql.Tx, seq int64, told []string
 	if err != nil {
 		return nil, false, err
 	}
-	t.clocks.set(l, now, len(endpoints) > 0, keep)
+	t.clocks.set(l, endpoints, now, keep)
 	if slices.Equal(l.Endpoints, endpoints) {
 		return endpoints, false, nil
 	}

@@ -34,9 +34,7 @@ func (t *Table) Addressed(ctx context.Context, l Lease, addresses []netip.Addr) 
 	}
 	for _, address := range addresses {
 		for _, text := range template {
-			if e := fill(text, address); !slices.Contains(endpoints, e) {
-				endpoints = append(endpoints, e)
-			}
+			endpoints = append(endpoints, fill(text, address))
 		}
 	}
 	return endpoints, nil

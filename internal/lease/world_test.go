@@ -175,7 +175,7 @@ func (w *world) try(token Token, endpoints ...string) (Renewal, error) {
 	if err != nil {
 		return Renewal{}, err
 	}
-	return w.Renew(w.t.Context(), l, endpoints, node)
+	return w.Renew(w.t.Context(), l, endpoints, Keep{}, node)
 }
 
 // renew is try without an error.

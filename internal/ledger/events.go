@@ -2,12 +2,12 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"maps"
 	"slices"
-	"sort"
 	"strconv"
 
 	"meshddns/internal/events"
@@ -64,19 +64,8 @@ func (s standing) without(at spot, other standing) []string {
 	return slices.DeleteFunc(slices.Clone(s[at]), func(value string) bool { return slices.Contains(other[at], value) })
 }
 
-// moveZones takes the values of places that move between built-in zones to their new spots: such a move
-// changes no record.
-func (s standing) moveZones(before map[int64]reconcile.Place, stored []reconcile.Place) {
-	for _, p := range stored {
-		to, from := spotOf(p), spotOf(p)
-		if from.zone = before[p.ID].Zone; p.Account.Builtin() && from.zone != to.zone && s[from] != nil {
-			s[to] = append(s[to], s[from]...)
-			delete(s, from)
-		}
-	}
-}
-
-// recordEvents returns the events of values that stand after a change, and of those that stood before.
+// recordEvents returns the events of values that stand after a change, and of those that stood before. The built-in zones are one
+// table: a value that moves between them has no change in DNS, and is withdrawn from the one before it is published in the other.
 func recordEvents(before, after standing) (all []events.Event) {
 	spots := maps.Clone(before)
 	maps.Copy(spots, after)
@@ -97,7 +86,7 @@ func recordEvents(before, after standing) (all []events.Event) {
 			all = append(all, e)
 		}
 	}
-	sort.SliceStable(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	slices.SortStableFunc(all, func(a, b events.Event) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Kind, a.Kind)) })
 	return all
 }
 
@@ -119,7 +108,6 @@ func (g *Ledger) changePlaces(ctx context.Context, tx *sql.Tx, stored, ended []r
 	if err != nil {
 		return nil, err
 	}
-	stood.moveZones(before, stored)
 	if ids, err = g.writePlaces(ctx, tx, before, stored, ended); err != nil {
 		return nil, err
 	}

@@ -533,7 +533,9 @@ func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reco
 // EndPass stores the report of a pass, which does not run any more.
 func (g *Ledger) EndPass(ctx context.Context, r reconcile.Report) error {
 	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `UPDATE pass SET running = '', last = ? WHERE id = 1`, string(events.JSON(r))); err != nil {
+		_, err := tx.ExecContext(ctx, `
+			UPDATE pass SET running = '', last = ?, swept = iif(?, (SELECT coalesce(max(seq), 0) FROM events), swept) WHERE id = 1`, string(events.JSON(r)), r.Swept)
+		if err != nil {
 			return err
 		}
 		return g.tellOrphans(ctx, tx, r)

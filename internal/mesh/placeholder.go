@@ -145,10 +145,11 @@ func Placeholders(endpoints []string) (all []Placeholder) {
 	return all
 }
 
-// Expand replaces the placeholders by addresses. It returns an endpoint whose address is unknown in
+// Expand replaces the placeholders by addresses, and returns each endpoint once. It returns an endpoint whose address is unknown in
 // missing. A text in braces that is not a placeholder stays as it is.
 func Expand(endpoints []string, a Addresses) (expanded, missing []string) {
-	return expandAll(endpoints, a.of)
+	expanded, missing = expandAll(endpoints, a.of)
+	return Once(expanded), missing
 }
 
 func expandAll(endpoints []string, of func(source string) Pair) (expanded, missing []string) {

@@ -47,7 +47,7 @@ func FormatSets(formats []string, name string, endpoints []Endpoint) []FormatSet
 	for i := range c.sets {
 		set := &c.sets[i]
 		slices.Sort(set.Values)
-		set.Values, set.LeftOut = slices.Compact(set.Values), different(set.LeftOut)
+		set.Values, set.LeftOut = slices.Compact(set.Values), Once(set.LeftOut)
 		if dns.NameFault(set.Name) != "" {
 			set.Fault, set.Values = nameFault(set.Name), nil
 		}
@@ -69,30 +69,25 @@ func Homes(formats []string, name string, endpoints []Endpoint) []FormatSet {
 
 // MayMake reports whether a value at an owner name has the form that a format gives it.
 func MayMake(name, typ, value string) bool {
-	switch label, _, _ := strings.Cut(name, "."); {
-	case typ == typeSRV:
+	switch typ {
+	case typeSRV:
 		return strings.HasPrefix(value, "1 1 ")
-	case label == "ip4p":
-		return strings.HasPrefix(value, "2001::")
-	case typ != typeTXT:
-		return true
-	case label == "_dnsaddr":
-		return strings.HasPrefix(value, "dnsaddr=/")
-	case label == "_iroh":
-		return strings.HasPrefix(value, "addr=")
+	case typeTXT:
+		_, err := netip.ParseAddrPort(strings.TrimPrefix(value, "addr="))
+		return err == nil || strings.HasPrefix(value, "dnsaddr=/")
 	}
-	_, err := netip.ParseAddrPort(value)
-	return err == nil
+	return !strings.HasPrefix(name, "ip4p.") || strings.HasPrefix(value, "2001::")
 }
 
-// different returns the first of each of the entries that are the same.
-func different(all []LeftOut) []LeftOut {
-	told := map[LeftOut]bool{}
-	return slices.DeleteFunc(all, func(l LeftOut) bool {
-		again := told[l]
-		told[l] = true
-		return again
-	})
+// Once returns the first of each of the entries that are the same.
+func Once[E comparable](all []E) (once []E) {
+	has := map[E]bool{}
+	for _, e := range all {
+		if !has[e] {
+			has[e], once = true, append(once, e)
+		}
+	}
+	return once
 }
 
 // place is an owner name and a type.

@@ -166,6 +166,7 @@ func (o Options) Equal(p Options) bool {
 
 // Normalize brings the options into their normal form. The error joins the refusals of those that are not valid.
 func (c *UsageChange) Normalize() error {
+	c.Endpoints = append(c.Endpoints[:0:0], Once(c.Endpoints)...)
 	faults := []error{msg.RefuseIf(c.PeerID != nil && *c.PeerID != "" && !IsPeerID(*c.PeerID), msg.PeerIDInvalid)}
 	if c.Check != nil {
 		checking, err := ParseCheck(c.Check)

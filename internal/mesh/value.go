@@ -50,24 +50,27 @@ func Value(network, owner string, endpoints []string) string {
 }
 
 // Fit returns the value with the endpoints of the usage itself and, in their order, those of the
-// leased ones for which MaxValue has room; InTurn decides which have it. The others are left out.
+// leased ones for which MaxValue has room, each once; InTurn decides which have it. The others are left out.
 func Fit(network, owner string, own, leased []Endpoint) (value string, leftOut []Endpoint) {
-	value = Value(network, owner, Texts(own))
-	room, fits := MaxValue-len(value), make([]bool, len(leased))
+	texts, fits := Texts(own), map[string]bool{}
+	room := MaxValue - len(Value(network, owner, texts))
+	for _, text := range texts {
+		fits[text] = true
+	}
 	octets := func(i int) int { return len(" ") + len(leased[i].Text) }
 	for _, i := range InTurn(leased, octets) {
-		if octets(i) <= room {
-			room, fits[i] = room-octets(i), true
+		if text := leased[i].Text; !fits[text] && octets(i) <= room {
+			room, fits[text] = room-octets(i), true
 		}
 	}
-	for i, e := range leased {
-		if !fits[i] {
+	for _, e := range leased {
+		if fits[e.Text] {
+			texts = append(texts, e.Text)
+		} else {
 			leftOut = append(leftOut, e)
-			continue
 		}
-		value += " " + e.Text
 	}
-	return value, leftOut
+	return Value(network, owner, Once(texts)), leftOut
 }
 
 // InTurn returns the indexes of endpoints in the order in which they get room: first those of the usage
@@ -177,7 +180,7 @@ func (e *EndpointError) After() msg.Text {
 }
 
 // Check reports whether the endpoints can be published for a network: each is scheme://host:port, and
-// the value fits with the longest addresses.
+// the value fits with the longest addresses. An endpoint that is there twice counts once.
 func Check(network, owner string, endpoints []string) error {
 	return check(endpoints, len(Value(network, owner, nil)), MaxValue)
 }
@@ -191,6 +194,7 @@ func CheckOthers(endpoints []string) error { return check(endpoints, 0, MaxEndpo
 
 // check checks each endpoint, and the size of all of them with a space before each.
 func check(endpoints []string, size, most int) error {
+	endpoints = Once(endpoints)
 	expanded := stretch(endpoints)
 	for i, text := range expanded {
 		if !isEndpoint(text) {

@@ -159,6 +159,39 @@ func TestRoomIsShared(t *testing.T) {
 	}
 }
 
+// TestTwiceCountsOnce: an endpoint that is there twice has room and stands once, in the endpoints of a usage, after its
+// placeholders are replaced, and in those of several slots. A slot loses no turn by that.
+func TestTwiceCountsOnce(t *testing.T) {
+	long := "tcp://" + strings.Repeat("a", 120) + ":1"
+	for _, check := range []func([]string) error{func(all []string) error { return Check("42", owner, all) }, CheckOthers} {
+		if err := check(slices.Repeat([]string{long}, 100)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := Check("42", owner, slices.Repeat([]string{"tcp://{ipv4}:1", "tcp://{wan2.ipv4}:1"}, 6)); err != nil {
+		t.Error(err)
+	}
+	change := UsageChange{Endpoints: []string{long, "b://b:1", long}}
+	if err := change.Normalize(); err != nil || !slices.Equal(change.Endpoints, []string{long, "b://b:1"}) {
+		t.Errorf("%q, %v", change.Endpoints, err)
+	}
+	for _, same := range []UsageChange{{}, {Endpoints: []string{}}} {
+		if c := same; c.Normalize() != nil || (c.Endpoints == nil) != (same.Endpoints == nil) {
+			t.Errorf("%#v becomes %#v", same.Endpoints, c.Endpoints)
+		}
+	}
+	host := netip.MustParseAddr("192.0.2.1")
+	own, _ := Expand([]string{"tcp://{ipv4}:1", "tcp://192.0.2.1:1", "tcp://{ipv4}:1"}, Addresses{IPv4: host})
+	if !slices.Equal(own, []string{"tcp://192.0.2.1:1"}) {
+		t.Errorf("expanded: %q", own)
+	}
+	all := []Endpoint{{Text: own[0], Slot: "a"}, {Text: "b://b:1", Slot: "a"}, {Text: long, Slot: "a"}, {Text: long, Slot: "b"}, {Text: "b://b:1", Slot: "c"}}
+	value, leftOut := Fit("42", owner, []Endpoint{{Text: own[0]}}, all)
+	if want := Value("42", owner, []string{own[0], "b://b:1", long}); value != want || leftOut != nil {
+		t.Errorf("%q without %v, want %q", value, leftOut, want)
+	}
+}
+
 // shortest returns the size of the shortest endpoint of a slot.
 func shortest(all []Endpoint, slot string) int {
 	size := MaxValue

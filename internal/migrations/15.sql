@@ -31,3 +31,6 @@ END;
 CREATE TRIGGER unmarked_discounted AFTER DELETE ON unmarked BEGIN
     UPDATE totals SET count = count - 1 WHERE what = 'leftover';
 END;
+
+-- A challenge keeps by which call it was put.
+ALTER TABLE challenges ADD COLUMN updated INTEGER NOT NULL DEFAULT 0;

@@ -224,6 +224,7 @@ const (
 	NotificationSaved   ID = "notification_saved"
 	NotificationDeleted ID = "notification_deleted"
 	WarnNoToken         ID = "warn_no_token"
+	WarnReceiver        ID = "warn_receiver"
 
 	SecondarySaved    ID = "secondary_saved"
 	SecondaryDeleted  ID = "secondary_deleted"

@@ -64,6 +64,12 @@ func listenAll(addresses []string) (all []endpoint, err error) {
 	return all, nil
 }
 
+// Bind binds the addresses. Listen does it otherwise.
+func (c *Config) Bind() (err error) {
+	c.ends, err = listenAll(c.Addresses)
+	return err
+}
+
 // Bind binds addresses as Listen does. The sockets are for Config.Listeners and Config.PacketConns.
 func Bind(addresses []string) (listeners []net.Listener, conns []net.PacketConn, err error) {
 	ends, err := listenAll(addresses)

@@ -39,6 +39,8 @@ type Config struct {
 	Catalog  dns.Name // in lower case, of the catalog zone of Versions; "": none
 	// Over reports that no transfer may be sent any more; nil: it never does.
 	Over func() bool
+
+	ends []endpoint // of Bind
 }
 
 // MaxNSID is the largest length of an NSID, in octets. Every answer has room for it.
@@ -82,10 +84,12 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 			s.others = append(s.others, host.Fold())
 		}
 	}
-	var err error
-	if s.ends, err = listenAll(c.Addresses); err != nil {
-		return nil, err
+	if c.ends == nil {
+		if err := c.Bind(); err != nil {
+			return nil, err
+		}
 	}
+	s.ends = c.ends
 	ends, err := inherit(c.Listeners, c.PacketConns)
 	if err != nil {
 		closeAll(s.ends)

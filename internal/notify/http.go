@@ -2,6 +2,7 @@ package notify
 
 import (
 	"net/http"
+	"strings"
 
 	"meshddns/internal/msg"
 	"meshddns/internal/web"
@@ -16,14 +17,11 @@ func (n *Table) Show(r *http.Request) (web.Reply, error) { return n.Table.Show(r
 // Put creates or replaces a target.
 func (n *Table) Put(r *http.Request) (web.Reply, error) {
 	return n.Table.Put(r, func(t Target, warnings []string, language msg.Language) any {
-		if t.Kind == Gotify && t.Secret == "" {
-			warnings = append(warnings, msg.WarnNoToken.In(language))
-		}
-		return shown(t, warnings, language)
+		return shown(t, append(warnings, t.warnings(language)...), language)
 	})
 }
 
-// Test sends a message now, and answers with the outcome. A success also makes a target that is
+// Test sends a message now, and answers with the outcome, or for an address of another form with that. A success also makes a target that is
 // stopped, or waits for its next try, try at once.
 func (s *Sender) Test(r *http.Request) (web.Reply, error) {
 	t, err := s.Targets.One(r.Context(), r.PathValue("id"))
@@ -39,9 +37,13 @@ func (s *Sender) Test(r *http.Request) (web.Reply, error) {
 	if result.ok() && t.state != OK {
 		err = s.Targets.restart(r.Context(), t)
 	}
+	said := result.text(web.Language(r))
+	if warnings := t.warnings(web.Language(r)); result.ok() && len(warnings) > 0 {
+		said = strings.Join(warnings, "; ")
+	}
 	return web.Reply{Data: struct {
 		OK      bool   `json:"ok"`
 		Status  int    `json:"status"`
 		Message string `json:"message"`
-	}{result.ok(), result.status, result.text(web.Language(r))}}, err
+	}{result.ok(), result.status, said}}, err
 }

@@ -99,6 +99,33 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+// An address that the receiver takes without a message is told: one that was copied with a sample behind it, or is that of another call.
+func TestForms(t *testing.T) {
+	const key, id = "/yrcvbNbBn2Y2uTDKzEGfkP", "/d1665499-e827-441f-bf13-8f15e8f4c0b9"
+	for kind, paths := range map[Kind]struct{ good, bad []string }{
+		Generic:      {[]string{"", "/", "/any?thing"}, nil},
+		DingTalk:     {[]string{"/relay/robot/send?access_token=x"}, []string{"", "/robot/send", "/robot/send?access_token=", "/topapi/message/send?access_token=x"}},
+		Feishu:       {[]string{"/relay/open-apis/bot/v2/hook/x"}, []string{"", "/open-apis/bot/v2/hook/", "/open-apis/bot/hook/x", "/base/automation/webhook/event/x"}},
+		WeCom:        {[]string{"/relay/cgi-bin/webhook/send?key=x"}, []string{"", "/cgi-bin/webhook/send", "/cgi-bin/webhook/upload_media?key=x&type=file"}},
+		Bark:         {[]string{key, key + "/", "/bark" + key, key + "?sound=bell"}, []string{"", "/", key + "/Body Text", key + "/body", key + "/%E6%8E%A8%E9%80%81", key + "/title/body", "/bark" + key + "/body"}},
+		Ntfy:         {[]string{"/alerts-1"}, []string{"", "/", "/alerts/json", "/alerts/publish", "/a/b"}},
+		Gotify:       {[]string{"/message", "/gotify/message"}, []string{"", "/", "/stream", "/message/"}},
+		Telegram:     {[]string{"/bot1:a/sendMessage?chat_id=1", "/relay/bot1:a/sendmessage?chat_id=1"}, []string{"", "/bot1:a/getUpdates", "/bot1:a/sendMessage", "/bot1:a/getMe?chat_id=1", "/bot1:a/?chat_id=1", "/sendMessage?chat_id=1"}},
+		ServerChan:   {[]string{"/SCT1x.send", "/send/sctp1tx.send"}, []string{"", "/SCT1x", "/.send", "/SCT1x.send/title"}},
+		Healthchecks: {[]string{id, id + "/", key + "/db", "/ping" + key + "/db", "/api/push/aBcDeFgHiJ?status=up"}, []string{"", "/", id + "/fail", id + "/start", id + "/log", id + "/1", id + "/255", key + "/db/fail"}},
+	} {
+		target := targetOf(kind, "https://a.example")
+		for what, list := range map[bool][]string{false: append(paths.good, strings.TrimPrefix(string(target.URL), "https://a.example")), true: paths.bad} {
+			for _, path := range list {
+				target.URL = URL("https://a.example" + path)
+				if _, err := target.Check(msg.English); err != nil || (len(target.warnings(msg.English)) > 0) != what {
+					t.Errorf("%s %s: %q, %v", kind, path, target.warnings(msg.English), err)
+				}
+			}
+		}
+	}
+}
+
 // What the answers of receivers mean.
 func TestVerdicts(t *testing.T) {
 	for _, test := range []struct {

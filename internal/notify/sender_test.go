@@ -478,15 +478,21 @@ func TestSecretsAreErased(t *testing.T) {
 	})
 }
 
-// A test message that arrives makes a stopped target try at once; one that is refused says why.
+// A test message that arrives makes a stopped target try at once; one that is refused says why, and one to an odd address doubts.
 func TestTest(t *testing.T) {
 	answers := []reply{{status: http.StatusGone}, {status: http.StatusForbidden, body: "no"}, {}}
-	inBubble(t, func(n int, _ delivery) reply { return answers[min(n, 2)] }, func(w *world, s *receiverServer) {
+	inBubble(t, func(n int, d delivery) reply {
+		if strings.HasSuffix(d.uri, "/text") {
+			n = 2
+		}
+		return answers[min(n, 2)]
+	}, func(w *world, s *receiverServer) {
 		w.put(Target{Kind: Generic, URL: s.at("/")})
 		w.run()
 		w.note(events.RecordFailed)
 		w.pass(time.Hour)
-		for _, want := range []string{`{"ok":false,"status":403,"message":"HTTP 403: no"}`, `{"ok":true,"status":200,"message":""}`} {
+		ask := func(want string) {
+			t.Helper()
 			r, err := http.NewRequestWithContext(w.t.Context(), "POST", "/", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -499,6 +505,8 @@ func TestTest(t *testing.T) {
 				t.Errorf("%s, %v, want %s", got, err, want)
 			}
 		}
+		ask(`{"ok":false,"status":403,"message":"HTTP 403: no"}`)
+		ask(`{"ok":true,"status":200,"message":""}`)
 		w.pass(time.Second)
 		got := s.take()
 		if len(got) != 4 || !strings.HasPrefix(got[2].body, `{"events":[],"test":true}`) || got[3].header.Get("X-Meshddns-Delivery") != "1-1" {
@@ -507,5 +515,7 @@ func TestTest(t *testing.T) {
 		if target := w.target(); target.state != OK || target.sent != 2 {
 			t.Errorf("%+v", target.progress)
 		}
+		w.put(Target{Kind: Bark, URL: s.at("/yrcvbNbBn2Y2uTDKzEGfkP/text")})
+		ask(`{"ok":true,"status":200,"message":"url is not of the form https://api.day.app/\u003ckey\u003e, so messages may not arrive"}`)
 	})
 }

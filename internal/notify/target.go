@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -173,6 +174,36 @@ func (t Target) Unmask(stored Target) (Target, error) {
 	t.URL, noURL = resource.Keep(t.URL, stored.URL, t.URL.isMasked(), same, ErrURLMasked)
 	t.Secret, noSecret = resource.Keep(t.Secret, stored.Secret, t.Secret == secrets.Mask, same, ErrSecretMasked)
 	return t, cmp.Or(noURL, noSecret)
+}
+
+// forms are the addresses of receivers as the vendors' pages have them (see the files of the kinds): an example, and what others
+// have in common with it, wherever a server or a relay of the operator's own is: the path, and a member of the query.
+var forms = map[Kind]struct{ example, path, member string }{
+	DingTalk:     {"https://oapi.dingtalk.com/robot/send?access_token=<token>", `/robot/send$`, "access_token"},
+	Feishu:       {"https://open.feishu.cn/open-apis/bot/v2/hook/<id>", `/open-apis/bot/v2/hook/[^/]+$`, ""},
+	WeCom:        {"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=<key>", `/cgi-bin/webhook/send$`, "key"},
+	Bark:         {"https://api.day.app/<key>", `^(/[^/]{1,15})*/[\w-]+/?$`, ""}, // a key has 22 characters; behind it is a text
+	Ntfy:         {"https://ntfy.sh/<topic>", `^/[\w-]{1,64}$`, ""},
+	Gotify:       {"https://<host>/message", `/message$`, ""},
+	Telegram:     {"https://api.telegram.org/bot<token>/sendMessage?chat_id=<id>", `(?i)/bot[^/]+/sendMessage$`, "chat_id"},
+	ServerChan:   {"https://sctapi.ftqq.com/<key>.send", `/[^/]+\.send$`, ""},
+	Healthchecks: {"https://hc-ping.com/<uuid>", `[^/]{6,}/?$|^/(ping/)?[\w-]{22}/[^/]+$`, ""}, // not with /fail or an exit status behind
+}
+
+// warnings tells why messages may not arrive although the receiver takes them.
+func (t Target) warnings(language msg.Language) (all []string) {
+	form := forms[t.Kind]
+	at, err := url.Parse(string(t.URL))
+	if err != nil {
+		return nil // Check refuses it
+	}
+	if fits, _ := regexp.MatchString(form.path, at.Path); !fits || form.member != "" && at.Query().Get(form.member) == "" {
+		all = append(all, msg.Phrase{ID: msg.WarnReceiver, Args: []any{form.example}}.In(language))
+	}
+	if t.Kind == Gotify && t.Secret == "" && at.Query().Get("token") == "" {
+		all = append(all, msg.WarnNoToken.In(language))
+	}
+	return all
 }
 
 // wants reports whether the target wants an event. Every target wants to know of events that are not

@@ -247,7 +247,7 @@ func newPlan(z zone, at setKey, seen recordSet, ch Change) (plan, error) {
 	}
 	for _, r := range seen.records {
 		if r.hides && len(p.add) > 0 || r.off && slices.ContainsFunc(p.add, r.value.Equal) {
-			return p, &Error{Kind: Conflict, Detail: msg.Textf("%s: the record is there, but disabled or for some resolvers only", at.name)}
+			return p, &Error{Kind: Conflict, Detail: msg.Textf("%s: a record there is disabled, an alias, or for some resolvers only", at.name)}
 		}
 	}
 	return p, nil

@@ -206,7 +206,7 @@ func (s huaweiSet) addTo(set recordSet) recordSet {
 	}
 	set.pending = set.pending || s.forAll() && (s.pending() || s.Status == "ERROR")
 	for _, raw := range s.Records {
-		set.records = append(set.records, record{id: s.ID, value: looseTXT(raw), raw: raw, ttl: s.TTL, off: !ours || s.off()})
+		set.records = append(set.records, record{id: s.ID, value: looseTXT(raw), raw: raw, ttl: s.TTL, off: !ours || s.off(), hides: ours && s.off()})
 	}
 	return set
 }
@@ -245,8 +245,6 @@ func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to r
 				return unspeakable(name)
 			}
 			body.Records = append(body.Records, cmp.Or(r.raw, quoteTXT(r.value, "")))
-		} else if r.id == from.id {
-			return &Error{Kind: Conflict, Detail: msg.Textf("%s: the record set is disabled", name), Unmade: true}
 		}
 	}
 	one := huaweiSets(z) + "/" + url.PathEscape(from.id)

@@ -266,10 +266,10 @@ func (s route53Set) target() string {
 func (s route53Set) addTo(set recordSet) recordSet {
 	set.ttl = s.TTL
 	if s.special() && len(s.Records) == 0 {
-		set.records = append(set.records, record{off: true}) // an alias: its values are elsewhere
+		set.records = append(set.records, record{off: true, hides: true}) // an alias: its values are elsewhere
 	}
 	for _, r := range s.Records {
-		set.records = append(set.records, record{value: valueOf(s.Type, r.Value, readRoute53), raw: r.Value, ttl: s.TTL, off: s.special()})
+		set.records = append(set.records, record{value: valueOf(s.Type, r.Value, readRoute53), raw: r.Value, ttl: s.TTL, off: s.special(), hides: s.special()})
 	}
 	return set
 }

@@ -110,11 +110,7 @@ func (v *route53) pages(ctx context.Context, z zone, sets *zoneSets, query url.V
 
 // replace deletes the old set exactly as it was read and creates the new one, in one atomic batch.
 func (v *route53) replace(ctx context.Context, z zone, at setKey, from, to recordSet) error {
-	batch, err := route53Steps(at, from, to)
-	if err != nil {
-		return err
-	}
-	id, err := v.submit(ctx, z, batch)
+	id, err := v.submit(ctx, z, route53Steps(at, from, to))
 	if err != nil {
 		return err
 	}
@@ -123,19 +119,14 @@ func (v *route53) replace(ctx context.Context, z zone, at setKey, from, to recor
 }
 
 // route53Steps returns the steps from one set of a name and type to another.
-func route53Steps(at setKey, from, to recordSet) (steps []route53Change, err error) {
-	for _, r := range from.records {
-		if r.off {
-			return nil, &Error{Kind: Conflict, Detail: msg.Textf("%s: the records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change", at.name), Unmade: true}
-		}
-	}
+func route53Steps(at setKey, from, to recordSet) (steps []route53Change) {
 	if len(from.records) > 0 {
 		steps = append(steps, route53Change{"DELETE", from.route53(at)})
 	}
 	if len(to.records) > 0 {
 		steps = append(steps, route53Change{"CREATE", to.route53(at)})
 	}
-	return steps, nil
+	return steps
 }
 
 // applyAll changes the sets of many names in atomic batches.
@@ -144,11 +135,7 @@ func (v *route53) applyAll(ctx context.Context, z zone, plans []plan) ([]error, 
 	errs := inBatches(ctx, plans, route53Fit, func(batch []plan) error {
 		var steps []route53Change
 		for _, p := range batch {
-			own, err := route53Steps(p.at, p.seen, p.after())
-			if err != nil {
-				return err
-			}
-			steps = append(steps, own...)
+			steps = append(steps, route53Steps(p.at, p.seen, p.after())...)
 		}
 		id, err := v.submit(ctx, z, steps)
 		if err == nil {

@@ -218,11 +218,11 @@ func (a *Applier) saveUsage(ctx context.Context, e Entry) (c Change, err error) 
 	case err != nil:
 	case e.number < len(same):
 		u = same[e.number]
-		if _, differs := b.Over(u); differs {
-			request, err = "PATCH usages/{id}", a.SaveUsage(ctx, u, b.UsageChange)
-		}
-		if err == nil && u.Status == mesh.Releasing {
+		if u.Status == mesh.Releasing {
 			request, err = "POST usages", a.KeepUsage(ctx, u.ID)
+		}
+		if _, differs := b.Over(u); err == nil && differs {
+			request, err = cmp.Or(request, "PATCH usages/{id}"), a.SaveUsage(ctx, u, b.UsageChange)
 		}
 	default:
 		var warnings []msg.Phrase

@@ -26,7 +26,7 @@ type budget struct {
 	pruned   int // names and accounts that were left when those that may change at once were forgotten last
 }
 
-const changesAtOnce = 3
+const changesAtOnce = 8 // as many as the challenges of an order
 
 // spending is the writes of an account.
 type spending struct {

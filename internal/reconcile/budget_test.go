@@ -59,7 +59,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetOfNames has a name that changes each second, at a provider without a limit: three times at once, and then
+// TestBudgetOfNames has a name that changes each second, at a provider without a limit: eight times at once, and then
 // once in ChangeEvery.
 func TestBudgetOfNames(t *testing.T) {
 	b, now := newBudget(func(string) int { return 0 }), time.Unix(1_800_000_000, 0)
@@ -74,8 +74,8 @@ func TestBudgetOfNames(t *testing.T) {
 		}
 		now = now.Add(ChangeEvery / 60)
 	}
-	if writes < 12 || writes > 13 {
-		t.Errorf("%d writes in ten periods, want 3 at once and one in each", writes)
+	if writes < 17 || writes > 18 {
+		t.Errorf("%d writes in ten periods, want 8 at once and one in each", writes)
 	}
 	for i := range 10_000 {
 		now = now.Add(ChangeEvery)

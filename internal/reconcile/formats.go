@@ -118,5 +118,5 @@ func (t Target) stated(f FormatState, s Sibling) FormatState {
 func Listed(state State, addresses Addresses) (endpoints []string, ok bool) {
 	w := wantedAt(state.Names[0])
 	own, leased := w.living(addresses)
-	return mesh.Texts(slices.Concat(own, leased)), w.has(mesh.URLs)
+	return mesh.Once(mesh.Texts(slices.Concat(own, leased))), w.has(mesh.URLs)
 }

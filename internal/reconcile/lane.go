@@ -275,10 +275,8 @@ func (e *Engine) tellAnswer(r Record, b *batch, now time.Time) {
 	}
 	if b.answered {
 		state := ZoneState{Since: now}
-		if zone := b.items[0].place.Zone; zone != "" {
-			if authority, _ := b.conn.client.Authority(e.ctx, zone); authority.Warning != nil {
-				state.Warning = Describe(authority.Warning, r.Account)
-			}
+		if authority, _ := b.conn.client.Authority(e.ctx, cmp.Or(b.items[0].place.Zone, r.Domain)); authority.Warning != nil {
+			state.Warning = Describe(authority.Warning, r.Account)
 		}
 		e.news.zone(r, state, 0)
 	} else if at := slices.IndexFunc(b.items, (*item).zoneless); at >= 0 {

@@ -65,7 +65,7 @@ func TestNodeChangesWait(t *testing.T) {
 }
 
 // TestNodeChangesJoin has nodes change a name again and again while a write is in work, first for a person's change: what
-// comes during a write is one change after it, and the fourth of these waits. A pass that a person asks for ends beside them.
+// comes during a write is one change after it, and the ninth of these waits. A pass that a person asks for ends beside them.
 func TestNodeChangesJoin(t *testing.T) {
 	for _, begin := range []reconcile.Lane{reconcile.LaneNode, reconcile.LaneChanged, reconcile.LaneAsked} {
 		synctest.Test(t, func(t *testing.T) {
@@ -83,16 +83,16 @@ func TestNodeChangesJoin(t *testing.T) {
 			before := w.vendor.called("change")
 			w.change(name, 1, begin)
 			ended := w.begin(false)
-			for i := range 100 {
+			for i := range 200 {
 				after(100 * time.Millisecond)
 				w.change(name, 2+i, reconcile.LaneNode)
 			}
-			if got := w.vendor.called("change") - before; got > 4 {
-				t.Errorf("from lane %q: %d writes in 10 s", begin, got)
+			if got := w.vendor.called("change") - before; got > 9 {
+				t.Errorf("from lane %q: %d writes in 20 s", begin, got)
 			}
 			<-ended
 			after(5 * time.Minute)
-			if got := fmt.Sprint(w.vendor.values[name]); got != fmt.Sprintf("[v=mesh1 n=1 o=%s tcp://192.0.2.101:1]", owner) {
+			if got := fmt.Sprint(w.vendor.values[name]); got != fmt.Sprintf("[v=mesh1 n=1 o=%s tcp://192.0.2.201:1]", owner) {
 				t.Errorf("from lane %q: in the end %s stands", begin, got)
 			}
 		})

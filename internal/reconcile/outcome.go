@@ -117,6 +117,7 @@ type Report struct {
 	FinishedAt time.Time      `json:"finished_at"`
 	Trigger    string         `json:"trigger"`
 	Complete   bool           `json:"complete"`
+	Swept      bool           `json:"-"`     // after a restore, nothing is left to look at
 	Names      int            `json:"names"` // number of names with an outcome
 	Bad        int            `json:"bad"`   // number of names that failed or are in conflict
 	Counts     map[string]int `json:"counts"`

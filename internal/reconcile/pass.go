@@ -377,9 +377,6 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 		}
 		if err == nil && sweep && ctx.Err() == nil {
 			err = e.config.Database.AddLeftovers(ctx, slices.DeleteFunc(slices.Clone(found.orphans), func(p Place) bool { return p.Fault.Code != "" }))
-			if err == nil && found.swept {
-				err = e.config.Database.Swept(ctx)
-			}
 		}
 		if ctx.Err() == nil {
 			e.news.database("search for orphans", "", err)
@@ -402,7 +399,7 @@ func (e *Engine) endSearch(p *pass, found search, err error) {
 		p.end(Report{}, err)
 	}
 	p.progress.Report.add(found.outcomes(), true, false)
-	p.undone = found.undone
+	p.progress.Report.Swept, p.undone = found.swept && p.progress.Sweep && err == nil, found.undone
 	p.horizon = e.config.Now()
 }
 

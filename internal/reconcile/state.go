@@ -359,10 +359,8 @@ type Database interface {
 	// AddLeftovers stores leftovers, and makes their names due.
 	AddLeftovers(ctx context.Context, places []Place) error
 
-	// Restored reports whether the database was restored since Swept was called.
+	// Restored reports whether the database was restored since EndPass had a report with Swept.
 	Restored(ctx context.Context) (bool, error)
-	Swept(ctx context.Context) error
-	// AddUnmarked stores values without a mark that may be ours, in places that no engine reads, and returns the new ones
-	// that no place knows.
-	AddUnmarked(ctx context.Context, offers []Place) ([]Place, error)
+	// AddUnmarked stores values without a mark that may be ours, those that no place knows, where no engine reads them.
+	AddUnmarked(ctx context.Context, p *Place) (isNew bool, err error)
 }

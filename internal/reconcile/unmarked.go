@@ -1,11 +1,7 @@
-// Values without a mark that may be from before a restore: no place knows them. Only a person makes them ours.
-
 package reconcile
 
 import (
-	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
@@ -14,138 +10,101 @@ import (
 	"meshddns/internal/provider"
 )
 
-// unmarkedNames is the number of names at which unmarked looks at a time.
-const unmarkedNames = 64
-
-// unmarked looks for values without a mark that may be ours from before a restore.
-type unmarked struct {
-	engine  *Engine
-	conns   map[int64]*connection
-	formats map[string]bool // that a name without a usage may have had
-	offers  []Place         // new ones
-	whole   bool            // everything could be read
-}
-
-// findUnmarked adds to a search, after a restore, the values without a mark that may be ours: at the owner names of usages whose value
-// with our mark stands, and of the orphans that it has found. It stores them, so that each is found once.
+// findUnmarked adds to a search, after a restore, the values without a mark that no place knows and that may be ours. They stand at owner
+// names of usages whose value with our mark stands, and of orphans. They are stored, so each is found once; only a person makes them ours.
 func (e *Engine) findUnmarked(ctx context.Context, found *search) error {
 	restored, err := e.config.Database.Restored(ctx)
 	if err != nil || !restored {
 		return err
 	}
-	u := unmarked{engine: e, conns: map[int64]*connection{}, formats: map[string]bool{}, whole: true}
-	for _, format := range mesh.PlainFormats {
-		u.formats[format] = true
-	}
+	conns, formats, orphans := map[int64]*connection{}, slices.Clone(mesh.PlainFormats), found.orphans
+	found.swept = !slices.ContainsFunc(found.undone, func(u unsearched) bool { return transient(u.fault) })
 	err = e.pages(ctx, func(names []string) error {
-		for part := range slices.Chunk(names, unmarkedNames) {
-			if err := u.ofUsages(ctx, part); err != nil {
+		for part := range slices.Chunk(names, singleNames) {
+			state, err := e.config.Database.State(ctx, part)
+			if err != nil {
+				return err
+			}
+			var homes []Record
+			for _, t := range Desired(state, e.config.Addresses()) {
+				for _, r := range t.Records {
+					if !r.Sibling.marked() || r.withdraws() || r.made == nil || r.Account.Builtin() {
+						continue
+					}
+					formats = append(formats, r.made.formats...)
+					slices.Sort(formats)
+					formats = slices.Compact(formats)
+					formats = formats[:min(len(formats), 2*mesh.MaxFormats)]
+					if found.swept = found.swept && (r.stands() || r.Place.State == Conflict); r.stands() {
+						homes = append(homes, homesOf(r.Place, r.made.formats, r.made.endpoints, wantedAt(t.Name).title)...)
+					}
+				}
+			}
+			if err := e.lookUnmarked(ctx, homes, conns, found); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	orphans := slices.DeleteFunc(slices.Clone(found.orphans), func(p Place) bool { return p.Fault.Code != "" || p.Account.Builtin() })
-	for part := range slices.Chunk(orphans, unmarkedNames) {
-		if err == nil {
-			err = u.ofOrphans(ctx, part)
+	for i := 0; i < len(orphans) && err == nil; i++ {
+		p := orphans[i]
+		if p.Fault.Code != "" || p.Account.Builtin() {
+			continue
 		}
-	}
-	unlisted := []string{string(provider.Invalid), string(provider.Permission)} // faults of zones that no key can list
-	found.orphans, found.swept = append(found.orphans, u.offers...), u.whole && !slices.ContainsFunc(found.undone, func(z unsearched) bool {
-		return !slices.Contains(unlisted, z.fault.Code)
-	})
-	return err
-}
-
-// ofUsages looks at the owner names of usages.
-func (u *unmarked) ofUsages(ctx context.Context, names []string) error {
-	state, err := u.engine.config.Database.State(ctx, names)
-	if err != nil {
-		return err
-	}
-	var homes []Record
-	for _, t := range Desired(state, u.engine.config.Addresses()) {
-		title := wantedAt(t.Name).title
-		for _, r := range t.Records {
-			switch {
-			case !r.Sibling.marked() || r.withdraws() || r.made == nil || r.Account.Builtin():
-			case !r.stands():
-				u.whole = u.whole && r.Place.State == Conflict
-			default:
-				homes = append(homes, slices.DeleteFunc(homesOf(r.Place, r.made.formats, r.made.endpoints), func(r Record) bool { return !title(r.Sibling).Publishes() })...)
-				for _, format := range r.made.formats {
-					u.formats[format] = u.formats[format] || len(u.formats) < 2*mesh.MaxFormats
-				}
-			}
-		}
-	}
-	return u.look(ctx, homes)
-}
-
-// ofOrphans looks at the owner names that orphans may have, in all formats that usages have.
-func (u *unmarked) ofOrphans(ctx context.Context, orphans []Place) error {
-	var homes []Record
-	for _, p := range orphans {
 		var endpoints []mesh.Endpoint
 		for _, word := range strings.Fields(p.Standing) {
 			endpoints = append(endpoints, mesh.Endpoint{Text: word})
 		}
-		maps.DeleteFunc(u.formats, func(_ string, may bool) bool { return !may })
-		homes = append(homes, homesOf(p, slices.Sorted(maps.Keys(u.formats)), endpoints)...)
+		err = e.lookUnmarked(ctx, homesOf(p, formats, endpoints, func(Sibling) mesh.Title { return mesh.Owned }), conns, found)
 	}
-	return u.look(ctx, homes)
+	return err
 }
 
-// homesOf returns what is looked at for a value with our mark.
-func homesOf(marked Place, formats []string, endpoints []mesh.Endpoint) (all []Record) {
+// homesOf returns withdrawals at the owner names of a value with our mark. They remove nothing, because their places know no value.
+func homesOf(marked Place, formats []string, endpoints []mesh.Endpoint, title func(Sibling) mesh.Title) (all []Record) {
 	for _, set := range mesh.Homes(formats, below(marked.Name), endpoints) {
-		all = append(all, homeOf(marked, siblingOf(set)))
+		if s := siblingOf(set); title(s).Publishes() {
+			p := Place{Name: marked.Name, Account: marked.Account, Zone: marked.Zone, ZoneID: marked.ZoneID, State: Leftover, Doubt: Doubt{Value: marked.Standing, More: true}}
+			all = append(all, homeAt(p, s))
+		}
 	}
 	return all
 }
 
-// homeOf returns a withdrawal that removes nothing, because its place knows no value.
-func homeOf(marked Place, s Sibling) Record {
-	p := Place{Name: marked.Name, Sibling: s, Account: marked.Account, Zone: marked.Zone, ZoneID: marked.ZoneID, State: Leftover}
-	p.Doubt = Doubt{Value: cmp.Or(marked.Standing, marked.Doubt.Value), More: true}
+func homeAt(p Place, s Sibling) Record {
+	p.Sibling = s
 	return Record{Name: p.Name, Sibling: s, Account: p.Account, Domain: p.Zone, Place: p, goal: goal{sibling: true}}
 }
 
-// look reads what stands at some homes, then at the targets of services there, and stores what may be ours.
-func (u *unmarked) look(ctx context.Context, homes []Record) error {
-	var offers []Place
+// lookUnmarked reads what stands at some homes, and then at the targets of services there.
+func (e *Engine) lookUnmarked(ctx context.Context, homes []Record, conns map[int64]*connection, found *search) error {
 	for asked := map[Place]bool{}; len(homes) > 0; {
-		homes = slices.DeleteFunc(homes, func(r Record) bool {
-			again := asked[r.Place]
-			asked[r.Place] = true
-			return again
-		})
-		items, err := u.engine.look(ctx, homes, u.conns)
+		items, err := e.look(ctx, homes, conns)
 		if err != nil {
 			return err
 		}
 		homes = nil
 		for _, i := range items {
 			var values []string
-			p := i.record.Place
+			p, s := i.record.Place, i.record.Sibling
 			for _, v := range i.seen.Values {
-				if !mesh.MayMake(p.Sibling.Owner, string(p.Sibling.Type), v.Text()) {
+				text := v.Text()
+				if asked[p] || !mesh.MayMake(s.Owner, string(s.Type), text) {
 					continue
 				}
-				values = append(values, v.Text())
-				if target := v.Text()[strings.LastIndexByte(v.Text(), ' ')+1:]; p.Sibling.Type == provider.SRV && dns.Within(target, below(p.Name)) {
-					homes = append(homes, homeOf(p, Sibling{target, provider.A}), homeOf(p, Sibling{target, provider.AAAA}))
+				values = append(values, text)
+				if target := text[strings.LastIndexByte(text, ' ')+1:]; s.Type == provider.SRV && dns.Within(target, below(p.Name)) {
+					homes = append(homes, homeAt(p, Sibling{target, provider.A}), homeAt(p, Sibling{target, provider.AAAA}))
 				}
 			}
-			u.whole = u.whole && !transient(i.fault)
+			asked[p], found.swept = true, found.swept && !transient(i.fault)
 			p.Standing, p.Doubt, p.Fault = siblingText(mesh.Network(p.Doubt.Value), values), Doubt{}, Fault{Code: CodeMaybeOurs}
-			if len(values) > 0 {
-				offers = append(offers, p)
+			if isNew, err := e.config.Database.AddUnmarked(ctx, &p); err != nil {
+				return err
+			} else if isNew {
+				found.orphans = append(found.orphans, p)
 			}
 		}
 	}
-	offers, err := u.engine.config.Database.AddUnmarked(ctx, offers)
-	u.offers = append(u.offers, offers...)
-	return err
+	return nil
 }

@@ -479,11 +479,10 @@ func (b *batch) sync(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
-	if err := b.synced(ctx); err != nil {
-		for _, i := range due {
-			i.happens(Event{Kind: Known, Before: *i.before}, b.now())
-			i.fail(&provider.Error{Kind: CodeNotInReplica, Err: err})
-		}
+	err := b.synced(ctx)
+	for n := 0; n < len(due) && err != nil; n++ {
+		due[n].happens(Event{Kind: Known, Before: *due[n].before}, b.now())
+		due[n].fail(&provider.Error{Kind: CodeNotInReplica, Err: err})
 	}
 }
 

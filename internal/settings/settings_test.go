@@ -35,7 +35,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprintln(s.Listen, s.DB, s.DNS, s.Addresses.IPv4, s.Addresses.IPv6, s.Addresses.Named, s.AllowHosts, s.Tokens == nil, s.SyncInterval, s.Language == msg.Chinese, s.LogFormat, s.Version, s.Help)
-	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] [] <nil> <nil>  <nil>} auto auto [] [] true 5m0s true text false false\n"; got != want {
+	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] [] <nil> <nil>  <nil> []} auto auto [] [] true 5m0s true text false false\n"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }

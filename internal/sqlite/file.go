@@ -169,6 +169,20 @@ func (h *held) write(number int64) error {
 	return err
 }
 
+// InUse returns an error that names the process if another one has the database at a path. It makes no file.
+func InUse(path string) error {
+	target, err := resolve(path)
+	if err != nil {
+		return nil // opening it tells that
+	}
+	lock, err := os.OpenFile(target+lockSuffix, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil
+	}
+	defer lock.Close()
+	return (&held{File: lock}).take(target)
+}
+
 // Noted returns the last number of Note, also that of an earlier process. known is false if the lock file is new: the
 // database was not used in this folder before, or by a program that noted nothing.
 func (f *File) Noted() (number int64, known bool) { return f.lock.noted, !f.lock.made }

@@ -181,7 +181,7 @@ const Doubtful = "clients may refuse the TLS certificate: want one for servers, 
 const (
 	lookTime  = time.Minute         // between two looks at the files
 	maxChain  = 100 << 10           // octets of certificates that OpenSSL takes (SSL_CTX_set_max_cert_list)
-	earlyTime = 14 * 24 * time.Hour // before its end, when a certificate counts as one that ends soon
+	earlyTime = 14 * 24 * time.Hour // the longest time before its end in which a certificate counts as one that ends soon
 )
 
 // Certificate is the certificate of the listeners with TLS, from PEM files. A nil Certificate is none.
@@ -273,7 +273,7 @@ func (c *Certificate) logDoubts(log *slog.Logger) {
 	}
 }
 
-// Watch reads the files every minute until ctx ends. Every minute it calls note for a certificate that ends within 14 days,
+// Watch reads the files every minute until ctx ends. Every minute it calls note for a certificate that ends soon,
 // until note returns nil for it; note may be nil.
 func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(context.Context, *x509.Certificate) error) error {
 	var reading, noting daemon.Fault
@@ -299,18 +299,26 @@ func (c *Certificate) Watch(ctx context.Context, log *slog.Logger, note func(con
 	return nil
 }
 
-// Ends returns the certificate, nil if there is none, and whether it ends within 14 days.
+// Ends returns the certificate, nil if there is none, and whether it ends soon.
 func (c *Certificate) Ends() (leaf *x509.Certificate, soon bool) {
 	if c == nil || c.API() == nil {
 		return nil, false
 	}
 	leaf = c.API().Certificates[0].Leaf
-	return leaf, time.Until(leaf.NotAfter) <= earlyTime
+	return leaf, !time.Now().Before(endsSoon(leaf))
 }
 
-// WriteMetrics writes the end of the certificate.
+// endsSoon returns the time from which on a certificate ends soon: the last third of its life, earlyTime at most. Clients of
+// ACME authorities renew before that.
+func endsSoon(leaf *x509.Certificate) time.Time {
+	return leaf.NotAfter.Add(-min(earlyTime, leaf.NotAfter.Sub(leaf.NotBefore)/3))
+}
+
+// WriteMetrics writes the end of the certificate, and from when on it ends soon.
 func (c *Certificate) WriteMetrics(page *daemon.Page) {
 	if leaf, _ := c.Ends(); leaf != nil {
+		page.Family("meshddns_tls_certificate_ends_soon_timestamp_seconds", "gauge", "From when on the certificate has to be replaced.")
+		page.Time(endsSoon(leaf))
 		page.Family("meshddns_tls_certificate_expiry_timestamp_seconds", "gauge", "End of the certificate of the listeners with TLS.")
 		page.Time(leaf.NotAfter)
 	}

@@ -554,6 +554,18 @@ func TestInClear(t *testing.T) {
 	}
 }
 
+// A certificate ends soon in the last third of its life, 14 days at most.
+func TestEndsSoon(t *testing.T) {
+	const day = 24 * time.Hour
+	now := time.Now()
+	for life, early := range map[time.Duration]time.Duration{time.Hour: 20 * time.Minute, 6 * day: 2 * day, 42 * day: 14 * day, 90 * day: 14 * day, 3650 * day: 14 * day} {
+		leaf := &x509.Certificate{NotBefore: now, NotAfter: now.Add(life)}
+		if got := leaf.NotAfter.Sub(endsSoon(leaf)); got != early {
+			t.Errorf("one of %v ends soon %v before its end, want %v", life, got, early)
+		}
+	}
+}
+
 // Watch looks once a minute, tells a pair that does not fit once, and notes each certificate once from 14 days before its end on.
 func TestWatch(t *testing.T) {
 	keys := []crypto.Signer{ecKey(t), ecKey(t)}
@@ -618,8 +630,10 @@ func TestWatch(t *testing.T) {
 		}
 		var page bytes.Buffer
 		c.WriteMetrics(daemon.NewPage(&page))
-		if want := fmt.Sprintf("meshddns_tls_certificate_expiry_timestamp_seconds %d\n", second.cert.NotAfter.Unix()); !strings.HasSuffix(page.String(), want) {
-			t.Errorf("%swant %s", page.String(), want)
+		for name, at := range map[string]time.Time{"expiry": second.cert.NotAfter, "ends_soon": second.cert.NotAfter.Add(-earlyTime)} {
+			if want := fmt.Sprintf("meshddns_tls_certificate_%s_timestamp_seconds %d\n", name, at.Unix()); !strings.Contains(page.String(), want) {
+				t.Errorf("%swant %s", page.String(), want)
+			}
 		}
 		cancel()
 		if err := <-ended; err != nil {

@@ -324,14 +324,15 @@ func (suite Suite) testProvisionKeepsWhatIsReleased(t *testing.T) {
 	if state := a.StateDocument(t); strings.Contains(state, "Office") {
 		t.Errorf("what is being released is in %s", state)
 	}
-	if got, want := a.Applied(t, with), `provision what="POST /api/v1/ddns/usages" id=<id> status=200`; got != want {
+	changed := strings.Replace(with, `"network_id": 1`, `"network_id": 1, "description": "kept"`, 1)
+	if got, want := a.Applied(t, changed), `provision what="POST /api/v1/ddns/usages" id=<id> status=200`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	a.Must(t, "POST", "/api/v1/ddns/sync", "")
 	if got := a.Ask(t, name); !strings.Contains(got, "n=1 ") {
 		t.Errorf("the name has %q", got)
 	}
-	if rows := support.Rows(t, db, `SELECT count(*) FROM bindings WHERE status = 'active' AND network_id = 1`); rows[0] != "1" {
+	if rows := support.Rows(t, db, `SELECT count(*) FROM bindings JOIN usages USING (seq) WHERE status = 'active' AND network_id = 1 AND description = 'kept'`); rows[0] != "1" {
 		t.Errorf("%q usages", rows)
 	}
 }

@@ -395,19 +395,36 @@ func TestCertificatesAtOnce(t *testing.T) {
 	}
 }
 
-// A name of another zone gets a certificate through a CNAME to the challenge of a node.
+// Names of another zone get a certificate through a CNAME to the challenge of a node. One order has five names whose proofs stand
+// there together: that of the lease, one of another zone, and their wildcards and a further name. So does the zone at a provider.
 func TestCertificateAlias(t *testing.T) {
 	notShort(t)
 	t.Parallel()
-	support.Need(t, "pebble", "lego", "unbound")
-	at, other := atBuiltin(t), servertest.Knot(t)
-	server := startResolver(t, map[string]string{meshZone: at.p.dns, servertest.Zone: other.Addr})
-	h := at.holds(t, startPebble(t, server), "alias", server)
-	if _, said, err := h.lego("run", "www."+servertest.Zone); err == nil || !strings.Contains(said, "httpreq: 403") {
-		t.Errorf("without a CNAME: %v\n%s", err, said)
+	support.Need(t, "pebble", "lego", "certbot", "unbound")
+	for name, begin := range map[string]func(t *testing.T) (at acmePlace, other servertest.Server){
+		"builtin": func(t *testing.T) (acmePlace, servertest.Server) { return atBuiltin(t), servertest.Knot(t) },
+		"provider": func(t *testing.T) (acmePlace, servertest.Server) {
+			s := servertest.Knot(t)
+			return atBuiltin(t).elsewhere(s.Addr, accountAt(s)), s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at, other := begin(t)
+			server := startResolver(t, map[string]string{meshZone: at.p.dns, servertest.Zone: other.Addr})
+			for client := range acmeClients {
+				h := at.holds(t, startPebble(t, server), "alias-"+client, server)
+				www, mail := client+"-www."+servertest.Zone, client+"-mail."+servertest.Zone
+				if _, said, err := h.lego("run", www); err == nil || !strings.Contains(said, "httpreq: 403") {
+					t.Errorf("without a CNAME: %v\n%s", err, said)
+				}
+				for _, alias := range []string{www, mail} {
+					other.Update(t, "add _acme-challenge."+alias+" 60 CNAME _acme-challenge."+h.name+".")
+				}
+				h.certified(client, "run", h.name, "*."+h.name, www, "*."+www, mail)
+			}
+		})
 	}
-	other.Update(t, "add _acme-challenge.www."+servertest.Zone+" 60 CNAME _acme-challenge."+h.name+".")
-	h.certified("lego", "run", "www."+servertest.Zone)
 }
 
 // startResolver starts a resolver that asks the servers of some zones, and keeps no answer.

@@ -139,8 +139,12 @@ func TestUnixSocket(t *testing.T) {
 	}
 	p.configure("manual", "tcp://203.0.113.7:1")
 	p.logged(fmt.Sprintf("who=\"uid %d pid %d\"", os.Getuid(), os.Getpid()))
-	if second := command(t, "-listen", "unix:"+socket, "-db", filepath.Join(dir, "second.db")); second.Run() == nil {
-		t.Error("a second program took the socket")
+	inUse := fmt.Sprintf("meshddns.db is in use by another meshddns, process %d\n", p.cmd.Process.Pid)
+	for db, named := range map[string]bool{"second.db": false, "meshddns.db": true} {
+		second, err := command(t, "-listen", "unix:"+socket, "-db", filepath.Join(dir, db)).CombinedOutput()
+		if err == nil || strings.Contains(string(second), inUse) != named || !strings.Contains(string(second), "another program listens there") {
+			t.Errorf("a second program with %s: %v, %s", db, err, second)
+		}
 	}
 	p.call(200, "GET", "/healthz", "")
 	support.Kill(p.cmd)
@@ -189,7 +193,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// What cannot work is refused at the start, in words, with exit status 1.
+// What cannot work is refused at the start, in words, with exit status 1, and leaves no database.
 func TestRefusedStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -209,38 +213,45 @@ func TestRefusedStart(t *testing.T) {
 	newer := filepath.Join(dir, "newer.db")
 	execute(t, newer, `PRAGMA user_version = 99`)
 	for want, args := range map[string][]string{
-		"address already in use":         {"-listen", taken.Addr().String()},
-		"-token-file is required":        {"-listen", "0.0.0.0:0"},
-		"has no path":                    {"-listen", "unix:"},
-		"is abstract and has no file":    {"-listen", "127.0.0.1:0,unix:@meshddns"},
-		"-socket-group \"no group\"":     {"-listen", "unix:" + filepath.Join(dir, "s"), "-socket-group", "no group"},
-		"-token-file: ":                  {"-token-file", open},
-		"schema version 99 is newer":     {"-db", newer},
-		"unexpected argument \"extra\"":  {"extra"},
-		"-nope: unknown flag":            {"-nope"},
-		"-ipv4: ":                        {"-ipv4", "2001:db8::1"},
-		"-ipv6: ":                        {"-ipv6", "url:ftp://example.com"},
-		"-dns-host: ":                    {"-dns-host", "a..b"},
-		"-sync-interval: \"1ms\" is too": {"-sync-interval", "1ms"},
-		"-log-format: \"xml\"":           {"-log-format", "xml"},
-		"no such file or directory":      {"-db", filepath.Join(dir, "absent", "meshddns.db")},
-		"has no port from 0 to 65535":    {"-dns-listen", "127.0.0.1:99999"},
-		"dns: ":                          {"-dns-listen", "192.0.2.1:0"},
-		"is not a database":              {"-db", notes},
-		"MESHDDNS_SYNC_INTERVAL: ":       nil,
-		"is not an address to listen on": {"-listen", "127.0.0.1"},
+		"address already in use":          {"-listen", taken.Addr().String()},
+		"in use: stop the other program":  {"-node-listen", taken.Addr().String()},
+		"DNS on " + taken.Addr().String(): {"-dns-listen", taken.Addr().String()},
+		"needs -tls-cert and -tls-key":    {"-listen", "tls:127.0.0.1:0"},
+		"-token-file is required":         {"-listen", "0.0.0.0:0"},
+		"has no path":                     {"-listen", "unix:"},
+		"is abstract and has no file":     {"-listen", "127.0.0.1:0,unix:@meshddns"},
+		"-socket-group \"no group\"":      {"-listen", "unix:" + filepath.Join(dir, "s"), "-socket-group", "no group"},
+		"-token-file: ":                   {"-token-file", open},
+		"schema version 99 is newer":      {"-db", newer},
+		"unexpected argument \"extra\"":   {"extra"},
+		"-nope: unknown flag":             {"-nope"},
+		"-ipv4: ":                         {"-ipv4", "2001:db8::1"},
+		"-ipv6: ":                         {"-ipv6", "url:ftp://example.com"},
+		"-dns-host: ":                     {"-dns-host", "a..b"},
+		"-sync-interval: \"1ms\" is too":  {"-sync-interval", "1ms"},
+		"-log-format: \"xml\"":            {"-log-format", "xml"},
+		"no such file or directory":       {"-db", filepath.Join(dir, "absent", "meshddns.db")},
+		"has no port from 0 to 65535":     {"-dns-listen", "127.0.0.1:99999"},
+		"dns: ":                           {"-dns-listen", "192.0.2.1:0"},
+		"is not a database":               {"-db", notes},
+		"MESHDDNS_SYNC_INTERVAL: ":        nil,
+		"is not an address to listen on":  {"-listen", "127.0.0.1"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			if !slices.Contains(args, "-listen") {
 				args = append(args, "-listen", "127.0.0.1:0")
 			}
-			cmd := command(t, append([]string{"-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
+			folder := t.TempDir()
+			cmd := command(t, append([]string{"-db", filepath.Join(folder, "a.db")}, args...)...)
 			if strings.HasPrefix(want, "MESHDDNS_") {
 				cmd.Env = append(cmd.Env, "MESHDDNS_SYNC_INTERVAL=soon")
 			}
 			out, err := cmd.CombinedOutput()
 			if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), want) {
 				t.Errorf("%v: exit status %d, %q; want %q", args, cmd.ProcessState.ExitCode(), out, want)
+			}
+			if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+				t.Errorf("%v: it leaves %v, %v", args, left, err)
 			}
 		})
 	}

@@ -80,7 +80,7 @@ const storedState = `
 	UNION ALL SELECT 'usage ' || u.id, u.name || ' ' || b.network_id || ' ' || b.status || ' ' || u.description || ' ' || u.txt_endpoints
 	          FROM usages u JOIN bindings b ON b.seq = u.seq
 	UNION ALL SELECT 'value ' || name || CASE owner WHEN '' THEN '' ELSE ' ' || owner || ' ' || type END || ' ' || provider || ' ' ||
-	                 CASE provider WHEN 'builtin' THEN '' ELSE zone END || ' ' || -- the built-in zones are one table
+	                 zone || ' ' ||
 	                 CASE owner WHEN '' THEN standing ELSE substr(standing, instr(standing, char(10)) + 1) END, count(DISTINCT endpoint)
 	          FROM places JOIN accounts ON accounts.id = account WHERE standing <> '' GROUP BY 1`
 
@@ -156,14 +156,11 @@ func (r retold) learn(e toldEvent) (fault string) {
 
 // value is the key of a value at the event's name, provider and zone.
 func (e toldEvent) value(text string) string {
-	name, zone := e.name, e.zone
+	name := e.name
 	if e.record != "" {
 		name += " " + e.record
 	}
-	if e.provider == "builtin" { // whose zones are one table
-		zone = ""
-	}
-	return "value " + name + " " + e.provider + " " + zone + " " + text
+	return "value " + name + " " + e.provider + " " + e.zone + " " + text
 }
 
 // stand adds to the number of endpoints where a value stands.
@@ -215,7 +212,8 @@ func (r retold) release(e toldEvent) (fault string) {
 	return ""
 }
 
-// The comparison finds each kind of loss, and each event too many.
+// The comparison finds each kind of loss, and each event too many. A value that a new zone takes over from the one around it is
+// told in its new zone.
 func TestEventsFindLoss(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshddns.db")
@@ -224,6 +222,13 @@ func TestEventsFindLoss(t *testing.T) {
 	p.call(200, "PUT", servicesPath+"other", `{"name":"Other","config":{}}`)
 	id := p.call(200, "POST", usagesPath+"?wait=20", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"a","network_id":1}`).field("id")
 	p.call(200, "PATCH", usagesPath+"/"+id+"?wait=20", `{"txt_endpoints":["tcp://203.0.113.8:1"]}`)
+	p.call(200, "PATCH", usagesPath+"/"+id+"?wait=20", `{"formats":["mesh1","hostport"]}`)
+	p.call(200, "PUT", servicesPath+"inner", `{"name":"Inner","config":{"domain":"a.mesh.example.com","provider":"builtin"}}`)
+	p.call(200, "POST", "/api/v1/ddns/sync", "")
+	moved := p.call(200, "GET", "/api/v1/ddns/events?kind=record.*", "").body
+	if begin, rest, ok := strings.Cut(moved, `"record.withdrawn"`); !ok || !strings.Contains(rest, `"zone":"a.mesh.example.com"`) || strings.Contains(begin, `"zone":"a.mesh.example.com"`) {
+		t.Errorf("the move is not told: %s", moved)
+	}
 	p.stop()
 	compareEvents(t, path)
 	for _, loss := range []string{

@@ -417,7 +417,7 @@ func (w *history) begin() {
 		w.homes = append(w.homes, home{a, a.provider})
 	}
 	w.homes = append(w.homes, home{provider: "builtin"})
-	w.model = model{services: map[string]modelService{}, adopted: map[string]bool{}}
+	w.model = model{services: map[string]modelService{}, adopted: map[string]bool{}, updates: map[string]int{}}
 	w.start()
 	w.mutate(w.putConfig(modelConfig{
 		credentials: w.home(), domain: "example.com", record: pick(w.random, []string{"@", "_config"}),

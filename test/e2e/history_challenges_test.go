@@ -50,14 +50,50 @@ func (m *model) challenged(usage, slot string, change func(values []string) []st
 	})
 }
 
-// newestTwo adds a value; the two newest stay, and one that is there keeps its age.
-func newestTwo(value string) func(values []string) []string {
-	return func(values []string) []string {
-		if slices.Contains(values, value) {
-			return values
-		}
-		return append(values[max(0, len(values)-1):], value)
+// with adds a value, unless it is there.
+func with(values []string, value string) []string {
+	if slices.Contains(values, value) {
+		return values
 	}
+	return append(slices.Clone(values), value)
+}
+
+// put gives a lease a challenge in a model. Where there is no room, the eldest by /update goes that has two newer ones of its
+// lease; full reports that there is none. updated says that this one is by /update.
+func (m *model) put(u modelUsage, l modelLease, value string, updated bool, serial int) (full bool) {
+	var own, total int
+	there := false
+	for _, o := range u.leases {
+		if total += len(o.challenges); o.slot == l.slot {
+			own, there = len(o.challenges), slices.Contains(o.challenges, value)
+		}
+	}
+	if crowded := own >= 8; !there && (crowded || total >= 16) {
+		var slot, gone string
+		first := serial
+		for _, o := range u.leases {
+			puts := slices.DeleteFunc(slices.Clone(o.challenges), func(v string) bool { return m.updates[o.id+v] == 0 })
+			if own := o.slot == l.slot; len(puts) > 2 || own && updated && len(puts) == 2 {
+				if at := m.updates[o.id+puts[0]]; at < first && (own || !crowded) {
+					slot, gone, first = o.slot, puts[0], at
+				}
+			}
+		}
+		if gone == "" {
+			return true
+		}
+		m.challenged(u.id, slot, func(values []string) []string {
+			return slices.DeleteFunc(values, func(v string) bool { return v == gone })
+		})
+	}
+	m.challenged(u.id, l.slot, func(values []string) []string { return with(values, value) })
+	switch {
+	case !updated:
+		delete(m.updates, l.id+value)
+	case !there:
+		m.updates[l.id+value] = serial
+	}
+	return false
 }
 
 // freshChallenge makes a value that nothing has.
@@ -126,13 +162,14 @@ func (w *history) challenge(usage string, l modelLease, value string) (status in
 	}
 	name := w.model.challengeName(u)
 	path, body := "/update", jsonText(map[string]string{"subdomain": "any", "txt": value})
-	if w.random.IntN(2) == 0 {
+	updated := w.random.IntN(2) > 0
+	if !updated {
 		path, body = "/present", jsonText(map[string]string{"fqdn": strings.ToUpper(name[:5]) + name[5:] + pick(w.random, []string{"", "."}), "value": value})
 	}
 	next := w.model.clone()
-	next.challenged(usage, l.slot, newestTwo(value))
+	w.serial++
+	full := next.put(u, l, value, updated, w.serial)
 	w.guard(next)
-	full := w.isFull(u, l, value)
 	a, err := w.ask("POST", path, body, pick(w.random, []string{"X-Api-Key", "Authorization"}), l.token)
 	if err == nil && a.status == 401 { // the header that has a scheme
 		a, err = w.ask("POST", path, body, "Authorization", "Bearer "+l.token)
@@ -158,7 +195,7 @@ func (w *history) challenge(usage string, l modelLease, value string) (status in
 	case a.status == 504:
 		w.model = next // it is kept
 	case a.status == 409 && code == "acme_full":
-	case a.status == 409 && code == "conflict" && blocked: // it has taken the place of the eldest of three
+	case a.status == 409 && code == "conflict" && blocked: // it may have taken the place of another one
 		w.model = next
 		w.model.challenged(usage, l.slot, func(values []string) []string {
 			return slices.DeleteFunc(values, func(v string) bool { return v == value })
@@ -168,21 +205,6 @@ func (w *history) challenge(usage string, l modelLease, value string) (status in
 	}
 	w.tally.add(fmt.Sprintf("challenges: %d %s", a.status, code), 1)
 	return a.status
-}
-
-// isFull reports whether other leases leave no room for a value.
-func (w *history) isFull(u modelUsage, l modelLease, value string) bool {
-	others, own := 0, 0
-	for _, o := range u.leases {
-		if o.slot == l.slot && slices.Contains(o.challenges, value) {
-			return false
-		} else if o.slot == l.slot {
-			own = len(o.challenges)
-		} else {
-			others += len(o.challenges)
-		}
-	}
-	return min(own+1, 2)+others > 4
 }
 
 // challengeStands wants a value that was just answered with 200 at every account of its name.
@@ -528,7 +550,9 @@ func (w *history) killChallenge() func() {
 		timer := time.AfterFunc(moment, w.kill)
 		value := w.freshChallenge()
 		next := w.model.clone()
-		next.challenged(u.id, l.slot, newestTwo(value))
+		u, _ = w.usage(u.id)
+		w.serial++
+		next.put(u, l, value, true, w.serial)
 		w.guard(next)
 		a, err := w.ask("POST", "/update", jsonText(map[string]string{"txt": value}), "Authorization", "Bearer "+l.token)
 		timer.Stop()

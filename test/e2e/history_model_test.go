@@ -19,6 +19,7 @@ type model struct {
 	services map[string]modelService // by id
 	usages   []modelUsage            // the elder first
 	adopted  map[string]bool         // owners whose values count as ours
+	updates  map[string]int          // when /update put a challenge, by the lease's id and the value
 }
 
 // credentials say where to publish; the zero value has none of its own.
@@ -72,6 +73,7 @@ func (m model) clone() model {
 	m.services = maps.Clone(m.services)
 	m.usages = slices.Clone(m.usages)
 	m.adopted = maps.Clone(m.adopted)
+	m.updates = maps.Clone(m.updates)
 	return m
 }
 

@@ -286,7 +286,7 @@ func send(t *testing.T, address, text, token string) string {
 }
 
 // The script of docs/nodes.md publishes what natmap calls it with: public address, public port, IP4P
-// address, inner port, protocol, inner address. Its exit status tells natmap of a failure.
+// address, inner port, protocol, inner address; so do those of two processes at once. Its exit status tells natmap of a failure.
 func TestNatmapHook(t *testing.T) {
 	t.Parallel()
 	support.Need(t, "curl", "dig")
@@ -302,20 +302,27 @@ func TestNatmapHook(t *testing.T) {
 	if !found || !strings.Contains(script, "TOKEN") || !strings.Contains(script, "node.example.com:8054") {
 		t.Fatalf("docs/nodes.md has no script for natmap: %s", script)
 	}
-	hook := func(token string) error {
+	hook := func(token, port, protocol string) error {
 		file := filepath.Join(t.TempDir(), "hook")
 		support.WriteFile(t, file, strings.NewReplacer("TOKEN", token, "node.example.com:8054", nodes.http).Replace("#!/bin/sh\n"+script))
-		out, err := exec.Command("sh", file, "192.31.195.7", "40001", "2001::9c41:c01f:c307", "11010", "udp", "192.168.1.2").CombinedOutput()
+		out, err := exec.Command("sh", file, "192.31.195.7", port, "2001::9c41:c01f:c307", "11010", protocol, "192.168.1.2").CombinedOutput()
 		t.Logf("%s", out)
 		return err
 	}
-	if err := hook(token); err != nil {
-		t.Error(err)
+	var hooks sync.WaitGroup
+	for protocol, port := range map[string]string{"tcp": "40001", "udp": "40002"} {
+		hooks.Go(func() {
+			if err := hook(token, port, protocol); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	p.eventually("the endpoint is in DNS", func() bool {
-		return strings.Contains(p.dig("+short", "_mesh.home.mesh.example.com", "TXT"), "udp://192.31.195.7:40001")
+	hooks.Wait()
+	p.eventually("the endpoints are in DNS", func() bool {
+		value := p.dig("+short", "_mesh.home.mesh.example.com", "TXT")
+		return strings.Contains(value, "tcp://192.31.195.7:40001") && strings.Contains(value, "udp://192.31.195.7:40002")
 	})
-	if err := hook("wrong"); err == nil {
+	if err := hook("wrong", "40001", "tcp"); err == nil {
 		t.Error("a wrong token is no failure")
 	}
 }

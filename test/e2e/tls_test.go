@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -231,7 +232,8 @@ func TestInheritedTLS(t *testing.T) {
 	}
 }
 
-// The deploy hook of the page copies what certbot or lego has made, for the owner of the service's folder alone.
+// The deploy hook of the page copies what certbot has made, for the owner of the service's folder alone, and no other
+// certificate of the host; with the line for lego it copies what lego has made.
 func TestDeployHook(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/tls.md")
@@ -240,18 +242,42 @@ func TestDeployHook(t *testing.T) {
 	}
 	_, script, _ := strings.Cut(string(page), "```sh\n")
 	script, _, _ = strings.Cut(script, "```")
-	f, state := newPairFiles(t), t.TempDir()
-	live := filepath.Dir(f.cert)
-	f.cert, f.key = filepath.Join(live, "fullchain.pem"), filepath.Join(live, "privkey.pem")
-	f.put(t, time.Now().Add(60*24*time.Hour))
-	for range 2 { // the second renewal replaces the files
+	live, state := t.TempDir(), t.TempDir()
+	cert, key := filepath.Join(state, "tls-cert.pem"), filepath.Join(state, "tls-key.pem")
+	lines := strings.SplitN(script, "\n", 6)
+	_, instead, _ := strings.Cut(lines[1], "FILE, with ")
+	instead, _, _ = strings.Cut(instead, " in place")
+	forLego := strings.Join([]string{lines[0], lines[2], instead, lines[5]}, "\n")
+	renew := func(name, script string) (chain []byte) {
+		t.Helper()
+		f, folder := newPairFiles(t), filepath.Join(live, name)
+		f.cert, f.key = filepath.Join(folder, "fullchain.pem"), filepath.Join(folder, "privkey.pem")
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f.put(t, time.Now().Add(60*24*time.Hour))
 		hook := exec.Command("sh", "-c", strings.Replace(script, "/var/lib/meshddns/", state, 1))
-		hook.Env = append(support.Environ(), "RENEWED_LINEAGE="+live)
+		if hook.Env = append(support.Environ(), "RENEWED_LINEAGE="+folder); script == forLego {
+			hook.Env = append(support.Environ(), "LEGO_CERT_PATH="+f.cert, "LEGO_CERT_KEY_PATH="+f.key)
+		}
 		if out, err := hook.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
+		chain, err := os.ReadFile(f.cert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return chain
 	}
-	cert, key := filepath.Join(state, "tls-cert.pem"), filepath.Join(state, "tls-key.pem")
+	for _, step := range []struct {
+		name, script string
+		installs     bool
+	}{{"ddns.example.com", script, true}, {"www.example.org", script, false}, {"ddns.example.com", script, true}, {"www.example.org", forLego, true}} {
+		chain := renew(step.name, step.script)
+		if now, err := os.ReadFile(cert); err != nil || bytes.Equal(now, chain) != step.installs {
+			t.Errorf("%s: installed %t, %v", step.name, !step.installs, err)
+		}
+	}
 	if out, err := command(t, "-check", "-listen", "tls:127.0.0.1:0", "-tls-cert", cert, "-tls-key", key).CombinedOutput(); err != nil || string(out) != "ok\n" {
 		t.Errorf("%s, %v", out, err)
 	}

@@ -190,9 +190,9 @@ var permitted = map[string]string{
 	"events.LastAbout: USE TEMP B-TREE FOR ORDER BY": "as Page",
 	"events.Counts: USE TEMP B-TREE FOR GROUP BY":    "a row for each kind and span",
 
-	"lease.Load: SCAN l": "all leases with endpoints, once at the start",
-	"ledger.standingAt: USE TEMP B-TREE FOR DISTINCT":               "the places of a batch of names",
-	"ledger.usagesAt: USE TEMP B-TREE FOR ORDER BY":                 "the usages of a batch of names",
+	"lease.Load: SCAN l":                              "all leases with endpoints, once at the start",
+	"ledger.standingAt: USE TEMP B-TREE FOR DISTINCT": "the places of a batch of names",
+	"ledger.usagesAt: USE TEMP B-TREE FOR ORDER BY":   "the usages of a batch of names",
 }
 
 // No statement walks through a table that grows, none sorts, and none is compiled each time
