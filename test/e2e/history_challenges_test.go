@@ -284,6 +284,25 @@ func (w *history) putChallenges() func() {
 	}
 }
 
+// throttleChallenge has a call after the write of a challenge be throttled. Then another one is put.
+func (w *history) throttleChallenge() func() {
+	u, found := w.someUsage()
+	if !found {
+		return nil
+	}
+	pass := w.random.IntN(3)
+	return func() {
+		w.strict = false
+		w.automatic()
+		if l, ok := w.holderOf(u.id); ok {
+			w.planned(fault{kind: throttled, after: true, pass: pass})
+			w.challenge(u.id, l, w.freshChallenge())
+			w.planned()
+			w.challenge(u.id, l, w.freshChallenge())
+		}
+	}
+}
+
 // afterChallenges perhaps has the configuration wait for orders again.
 func (w *history) afterChallenges(choice int) {
 	if choice == 0 && !w.dead() {

@@ -151,6 +151,7 @@ type fault struct {
 	batch bool     // counts writes of several names only
 	at    *account // counts calls of this account only
 	down  bool     // the account fails from then on
+	after bool     // counts calls after the next write only
 }
 
 // inTime bounds how late a write arrives, and how long a view is stale: a provider shows a change before
@@ -427,6 +428,10 @@ func (h *host) take(a *account, c hostCall) faultKind {
 	for i := range h.plan {
 		f := &h.plan[i]
 		if f.kind == noFault || f.write && !c.write || f.batch && len(c.all) < 2 || f.at != nil && f.at != a {
+			continue
+		}
+		if f.after {
+			f.after = !c.write
 			continue
 		}
 		if f.pass--; f.pass < 0 {
