@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/netip"
 	"path/filepath"
 	"regexp"
@@ -26,6 +29,7 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
 	"meshddns/test/api"
+	"meshddns/test/support"
 )
 
 func TestPrefixFault(t *testing.T) {
@@ -308,5 +312,36 @@ func TestCopyWithLeases(t *testing.T) {
 		if _, err := second.ops.leases.Find(t.Context(), token); (err == nil) != strings.HasSuffix(slot, "b") {
 			t.Errorf("%s, pruned: %v", slot, err)
 		}
+	}
+}
+
+// TestChangesTogether: the endpoints that one PATCH brings and the formats that another one brings, whose body arrives later,
+// are checked together.
+func TestChangesTogether(t *testing.T) {
+	t.Parallel()
+	a := newAppliance(t, func(a *appliance) { a.idle = true })
+	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"svc","config":{"domain":"example.com"}}`)
+	path := "/api/v1/ddns/usages/" + a.Reserve(t, "svc", "p", 7)
+	a.Must(t, "PATCH", path, `{"formats":["hostport"]}`)
+	body, late := io.Pipe()
+	request, err := http.NewRequest("PATCH", a.URL+path, body)
+	support.Must(t, err)
+	request.Header.Set("Expect", "100-continue")
+	reads := make(chan struct{})
+	request = request.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(reads) }}))
+	go func() {
+		<-reads // the usage was read before the body
+		long := strings.Repeat("x", 60)
+		a.Must(t, "PATCH", path, fmt.Sprintf(`{"txt_endpoints":["tcp://%[1]s.a:1","tcp://%[1]s.b:1","tcp://%[1]s.c:1","tcp://%[1]s.d:1"]}`, long))
+		fmt.Fprint(late, `{"formats":["mesh1"]}`)
+		late.Close()
+	}()
+	transport := http.Transport{ExpectContinueTimeout: support.Patience}
+	defer transport.CloseIdleConnections()
+	answer, err := transport.RoundTrip(request)
+	support.Must(t, err)
+	defer answer.Body.Close()
+	if code := answer.Header.Get("X-Error-Code"); code != "value_too_long" {
+		t.Errorf("%s %s", answer.Status, code)
 	}
 }

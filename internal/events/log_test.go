@@ -190,6 +190,11 @@ func TestNoteExpiring(t *testing.T) {
 		}
 	}
 	noted(1, "a", "a")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.NoteExpiring(ended, &x509.Certificate{Raw: []byte("a")}); err != nil {
+		t.Errorf("the log is read once more for the certificate of the last call: %v", err)
+	}
 	noted(2, "b", "a")
 	w.Log = events.New(w.db, w.tx, func() time.Time { return w.now }, func(int64) {})
 	noted(2, "a", "b")

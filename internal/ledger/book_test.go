@@ -34,12 +34,13 @@ var began = time.UnixMilli(1_800_000_000_000)
 // book is a ledger on a database file with today's tables and a clock of its own.
 type book struct {
 	*ledger.Ledger
-	t      *testing.T
-	events *events.Log
-	db     *sql.DB
-	now    time.Time
-	erased int // how often the ledger has told that a key was erased
-	last   int // usage
+	t       *testing.T
+	events  *events.Log
+	db      *sql.DB
+	now     time.Time
+	erased  int // how often the ledger has told that a key was erased
+	commits int
+	last    int // usage
 }
 
 func newBook(t *testing.T) *book {
@@ -72,6 +73,7 @@ func (b *book) reopen() {
 }
 
 func (b *book) committed(n sqlite.Notice) {
+	b.commits++
 	if slices.Contains(n, any(sqlite.Replaced{})) {
 		b.erased++
 	}

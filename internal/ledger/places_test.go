@@ -121,7 +121,11 @@ func TestLeftovers(t *testing.T) {
 	}
 	gone := reconcile.Account{ID: account.ID + 1} // that of a write test is gone after it
 	places = append(places, reconcile.Place{Name: "d", Account: gone, Zone: "example.com", State: reconcile.Leftover, Standing: value(1)})
-	b.must(b.AddLeftovers(t.Context(), places))
+	commits := b.commits
+	b.must(b.AddLeftovers(t.Context(), slices.Concat(slices.Repeat(places[1:2], 60), places)))
+	if b.commits -= commits; b.commits != 3 {
+		t.Errorf("%d transactions for 65 leftovers, want one for each 32", b.commits)
+	}
 	want(t, "due", b.dueIn(reconcile.LaneAsked), []string{"a", "b", "c"})
 	var names []string
 	var last int64

@@ -499,6 +499,12 @@ func TestPlacesOfTransfers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transfers := newTransfers()
 		one, other, third := peer{key: "one"}, peer{key: "other"}, peer{key: "third"}
+		if end, ok := transfers.begin(t.Context(), one); ok {
+			end()
+		}
+		if len(transfers.peers) > 0 {
+			t.Error("a peer without a transfer is kept")
+		}
 		begun := time.Now()
 		var ends []func()
 		for _, to := range slices.Concat(slices.Repeat([]peer{one}, 4), slices.Repeat([]peer{other}, 4)) {

@@ -79,10 +79,10 @@ func TestBudgetOfNames(t *testing.T) {
 	}
 	for i := range 10_000 {
 		now = now.Add(ChangeEvery)
-		b.spend(fmt.Sprint("n", i), oneWrite, now, false)
+		b.spend(fmt.Sprint("n", i), cost{int64(i): {"cloud", 1}}, now, false)
 	}
-	if len(b.names) > 500 {
-		t.Errorf("%d names are kept", len(b.names))
+	if len(b.names) > 500 || len(b.accounts) > 500 {
+		t.Errorf("%d names and %d accounts are kept", len(b.names), len(b.accounts))
 	}
 }
 

@@ -3,7 +3,6 @@ package reconcile_test
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,18 +33,16 @@ func TestManyRecordsOfAName(t *testing.T) {
 		w := newWorld(t, "auto")
 		w.service("example.com", w.account("key"))
 		w.reserve("example.com", "many")
-		const count = 1200 // an SRV RRset has room for 618
-		var endpoints []string
+		const count = 1200 // peers, each with an owner name of its own, because a name has at most 100 records of a type
+		w.exec(`INSERT INTO usage_options VALUES (?, '["iroh"]', '', '')`, w.last)
 		for i := range count {
-			endpoints = append(endpoints, fmt.Sprintf("%s://198.51.%d.%d:1", []string{"tcp", "udp"}[i%2], i/250, i%250))
+			w.exec(`INSERT INTO leases VALUES (?1, ?1, ?2, 'p' || ?1, CAST(?1 AS BLOB), '[]', '[]', 60, '[]', ?3, '["udp://198.51.100.1:1"]', 1, '', 0)`,
+				i+1, w.last, fmt.Sprintf("%064x", i+1))
 		}
-		text, _ := json.Marshal(endpoints)
-		w.exec(`INSERT INTO usage_options VALUES (?, '["srv:_x._tcp","srv:_x._udp"]', '', '')`, w.last)
-		w.exec(`INSERT INTO leases VALUES (1, '1', ?, 'home', x'01', '[]', '[]', 60, '[]', '', ?, 1, '', 0)`, w.last, string(text))
 		w.start()
 		after(time.Second)
-		if standing := w.count(`SELECT count(*) FROM places WHERE type = 'A' AND state = 'published'`); standing != count+1 { // and that of the configuration
-			t.Errorf("%d of %d addresses are published", standing, count+1)
+		if standing := w.count(`SELECT count(*) FROM places WHERE type = 'TXT' AND state = 'published'`); standing != count {
+			t.Errorf("%d of %d records are published", standing, count)
 		}
 	})
 }

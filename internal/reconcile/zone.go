@@ -553,12 +553,13 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 // took handles the outcome of a write. After a lost race the item is read again. A change that
 // stands after a second try leaves the doubt of the first.
 func (b *batch) took(ctx context.Context, i *item, err error) {
-	if i.goal.open && (err == nil || errors.Is(err, provider.ErrRepeated)) {
+	made := err == nil || errors.Is(err, provider.ErrRepeated)
+	if i.goal.open && made {
 		err = cmp.Or(b.shows(ctx, i), err)
 	}
 	if errors.Is(err, provider.ErrRepeated) {
 		err = nil
-	} else if err == nil || provider.Unmade(err) {
+	} else if err == nil || !made && provider.Unmade(err) { // a read that failed says nothing about the write
 		i.happens(Event{Kind: Known, Before: *i.before}, b.now())
 	}
 	switch kind := provider.KindOf(err); {

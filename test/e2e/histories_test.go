@@ -85,8 +85,13 @@ func quickBinary(t *testing.T) string {
 	return path
 }
 
-// programName is the name in the environment of a program that is taken instead.
-const programName = "MESHDDNS_HISTORY_PROGRAM"
+// Names in the environment: of a program that is taken instead, of the time of its second look, and of a regular
+// expression of the steps that are made, without visits.
+const (
+	programName = "MESHDDNS_HISTORY_PROGRAM"
+	lookName    = "MESHDDNS_HISTORY_LOOK"
+	stepsName   = "MESHDDNS_HISTORY_STEPS"
+)
 
 var buildQuick = sync.OnceValues(func() (path string, err error) {
 	if path := os.Getenv(programName); path != "" {
@@ -119,17 +124,21 @@ func (c *tally) report(t *testing.T, all bool) {
 
 // history is one database, its providers, and what must stand there.
 type history struct {
-	t      *testing.T
-	random *rand.Rand
-	tally  *tally
-	seals  bool // with -seal-key
-	starts int
-	host   *host
-	p      *program
-	nodes  *program // its listener for nodes
-	dir    string
-	db     string
-	model  model
+	t       *testing.T
+	random  *rand.Rand
+	tally   *tally
+	seals   bool        // with -seal-key
+	tenants bool        // with tokens of services
+	terms   bool        // with -term
+	term    int         // the last one
+	many    *crowdModel // nil in most
+	starts  int
+	host    *host
+	p       *program
+	nodes   *program // its listener for nodes
+	dir     string
+	db      string
+	model   model
 
 	homes    []home            // of which a configuration or a service takes one
 	foreign  map[spot][]string // values of others
@@ -162,6 +171,7 @@ type snapshot struct {
 	file     string
 	model    model
 	standing map[string]bool
+	crowd    *crowdModel
 }
 
 // found is a value of ours.
@@ -182,7 +192,7 @@ func (f found) String() string {
 
 func runHistory(t *testing.T, seed uint64, tally *tally) {
 	w := &history{
-		t: t, random: rand.New(rand.NewPCG(seed, 20261121)), tally: tally, host: newHost(), seals: seed%2 == 1,
+		t: t, random: rand.New(rand.NewPCG(seed, 20261121)), tally: tally, host: newHost(), seals: seed%2 == 1, tenants: seed%3 != 0, terms: seed%4 == 1,
 		foreign: map[spot][]string{}, planted: map[string]bool{}, passing: map[spot]bool{}, left: map[string]bool{},
 	}
 	t.Cleanup(w.host.close)
@@ -190,12 +200,21 @@ func runHistory(t *testing.T, seed uint64, tally *tally) {
 	w.db = filepath.Join(w.dir, "meshddns.db")
 	w.host.say, w.host.kill, w.host.beside, w.host.foreign = w.say, w.kill, w.beside, w.foreignAt
 	w.begin()
-	for range historySteps {
+	steps := historySteps
+	if seed%10 == 0 {
+		steps = crowdSteps
+		w.gather(number(t, "MESHDDNS_HISTORY_USAGES", fewUsages))
+		w.rest("the crowd is there")
+	}
+	for range steps {
 		w.step()
 	}
 	w.end()
 	places := placeNames()
 	for n := range uint64(visits) {
+		if os.Getenv(stepsName) != "" {
+			break
+		}
 		w.visit(places[(visits*seed+n)%uint64(len(places))])
 	}
 	w.erased()
@@ -251,7 +270,15 @@ func (w *history) start() {
 	if w.starts++; w.seals && os.Getenv(programName) == "" {
 		args = append(args, "-seal-key", sealFile(w.t, filepath.Join(w.dir, "key"), w.sealKeys()...))
 	}
-	p := startAt(w.t, quickBinary(w.t), args...)
+	if w.tenants {
+		file := filepath.Join(w.dir, "tokens")
+		if err := os.WriteFile(file, []byte(roles()), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		args = append(args, "-token-file", file)
+	}
+	p := startAt(w.t, quickBinary(w.t), append(args, w.termArgs()...)...)
+	p.client.Transport = asBoss{p.client.Transport}
 	w.running.Lock()
 	defer w.running.Unlock()
 	w.p, w.nodes, w.killed = p, nodesOf(p), false
@@ -441,6 +468,7 @@ func (w *history) end() {
 	w.givesZone(config)
 	w.mutate(w.putConfig(config))
 	w.rest("all is well again")
+	w.disperse()
 	for len(w.model.usages) > 0 {
 		w.mutate(w.release(w.model.usages[0], false))
 		w.rest("released at the end")
@@ -507,7 +535,11 @@ func (w *history) until(what string, wrong func() string) {
 			w.say("  not yet: %s", now)
 		}
 		last = now
-		if took := time.Since(began); took > restLimit && took > support.Paced(restLimit) {
+		limit := restLimit
+		if w.many != nil {
+			limit = crowdLimit
+		}
+		if took := time.Since(began); took > limit && took > support.Paced(limit) {
 			w.fail("%s: %s", what, now)
 		}
 		w.elapse(pause)
@@ -523,6 +555,7 @@ type mutation struct {
 	apply              func(m *model, a answer)
 	happened           func() (answer, bool) // asked when its answer was lost
 	freed              func()                // called when a prefix is free by it
+	tenant             string                // the service whose token makes it, "" for an administrator
 }
 
 // mutate makes a change. Names that are wanted before and after it may not be
@@ -538,14 +571,19 @@ func (w *history) mutate(c mutation) {
 		if a, happened := c.happened(); happened {
 			w.say("  which had happened")
 			c.apply(&w.model, a)
+			w.model.settle()
 		}
 		return
+	}
+	if c.tenant != "" {
+		w.tellsOthers(c.tenant, a.body)
 	}
 	if !slices.Contains(c.statuses, a.status) {
 		w.fail("%s %s: status %d, want one of %v", c.method, c.path, a.status, c.statuses)
 	}
 	if a.status < 300 {
 		c.apply(&w.model, a)
+		w.model.settle()
 	}
 	if a.status == 200 && c.freed != nil {
 		c.freed()
@@ -603,6 +641,9 @@ func (w *history) step() {
 	clear(w.host.hidden)
 	w.host.mu.Unlock()
 	w.strict, w.sweep, w.tampered, w.checks, w.after = true, false, map[string]bool{}, nil, nil
+	if w.terms {
+		w.renewTerm(w.db+".term", 0)
+	}
 	chosen, do := w.choose()
 	name := chosen.name
 	w.say("-- %s", name)
@@ -652,7 +693,8 @@ func (w *history) heal() {
 
 // choose takes a step that is possible now.
 func (w *history) choose() (historyChoice, func()) {
-	choices, total := historyChoices, 0
+	only := regexp.MustCompile(os.Getenv(stepsName))
+	choices, total := slices.DeleteFunc(slices.Clone(historyChoices), func(c historyChoice) bool { return !only.MatchString(c.name) }), 0
 	for _, c := range choices {
 		total += c.weight
 	}
@@ -701,7 +743,7 @@ func (w *history) breakSomething() *time.Timer {
 func (w *history) rest(after string) {
 	w.t.Helper()
 	releasing := slices.ContainsFunc(w.model.usages, func(u modelUsage) bool { return u.releasing })
-	if !w.manual() || releasing || w.leftNow() || w.probeLate() {
+	if !w.manual() || releasing || w.leftNow() || w.probeLate() || w.many != nil {
 		w.strict = false
 	}
 	path := syncPath
@@ -716,6 +758,9 @@ func (w *history) rest(after string) {
 			return "killed"
 		}
 		w.rested++
+		if w.many != nil && a.status == 202 {
+			return "the pass goes on"
+		}
 		wrong := w.verdict(a)
 		if len(wrong) > 0 && (w.strict || w.host.isBroken()) {
 			w.fail("after %s, %d passes:\n%s", after, w.rested, strings.Join(wrong, "\n"))
@@ -725,6 +770,7 @@ func (w *history) rest(after string) {
 	w.tally.add(fmt.Sprintf("rest after %d passes", min(w.rested, 5)), 1)
 	w.checkStates()
 	w.checkFormats()
+	w.checkTenants()
 	if log := w.p.log.String(); strings.Contains(log, "constraint failed") || strings.Contains(log, "panic") {
 		w.fail("the log has a fault of the program")
 	}

@@ -27,7 +27,7 @@ func (m model) challengeName(u modelUsage) string { return challengeLabel + belo
 func (m model) challenges(mine []modelUsage) string {
 	var lines []string
 	for _, u := range mine {
-		if m.target(m.services[u.service]).provider == "" {
+		if m.target(m.services[u.service]).provider == "" || m.barred(u) {
 			continue
 		}
 		for _, l := range u.leases {
@@ -113,7 +113,7 @@ func (w *history) automatic() {
 // mayPut reports whether nothing but a value of others hinders a challenge of a usage.
 func (w *history) mayPut(u modelUsage) bool {
 	wish := w.model.wishes(w.host.owner)[w.model.name(u)]
-	if w.dead() || u.releasing || w.manual() || wish == nil || wish.optional || wish.perhaps || wish.skipped || wish.network != fmt.Sprint(u.network) ||
+	if w.dead() || u.releasing || w.manual() || wish == nil || wish.optional || wish.perhaps || wish.skipped || !wish.members[u.id] || w.model.barred(u) ||
 		w.model.target(w.model.services[u.service]).provider == "" {
 		return false
 	}
@@ -284,6 +284,25 @@ func (w *history) putChallenges() func() {
 	}
 }
 
+// throttleChallenge has a call after the write of a challenge be throttled. Then another one is put.
+func (w *history) throttleChallenge() func() {
+	u, found := w.someUsage()
+	if !found {
+		return nil
+	}
+	pass := w.random.IntN(3)
+	return func() {
+		w.strict = false
+		w.automatic()
+		if l, ok := w.holderOf(u.id); ok {
+			w.planned(fault{kind: throttled, after: true, pass: pass})
+			w.challenge(u.id, l, w.freshChallenge())
+			w.planned()
+			w.challenge(u.id, l, w.freshChallenge())
+		}
+	}
+}
+
 // afterChallenges perhaps has the configuration wait for orders again.
 func (w *history) afterChallenges(choice int) {
 	if choice == 0 && !w.dead() {
@@ -386,7 +405,15 @@ func (w *history) refuseChallenges() func() {
 				all = append(all, refused{"/update", update(value), o.token, "not_permitted", 403})
 			}
 		}
-		if manual {
+		u, _ := w.usage(u.id)
+		wish := w.model.wishes(w.host.owner)[w.model.name(u)]
+		switch {
+		case wish == nil || wish.optional || wish.skipped:
+		case !manual && len(wish.members) > 0 && !wish.members[u.id]:
+			all = append(all, refused{"/update", update(value), l.token, "conflict", 409})
+		case !manual && w.model.barred(u):
+			all = append(all, refused{"/update", update(value), l.token, "name_not_allowed", 403})
+		case manual && wish.members[u.id] && !w.model.barred(u):
 			all = append(all, refused{"/update", update(value), l.token, "paused", 409})
 		}
 		for _, r := range all {
@@ -401,7 +428,7 @@ func (w *history) refuseChallenges() func() {
 // challengeSpots gives where the challenges of a usage are or would be, at accounts.
 func (w *history) challengeSpots(u modelUsage) (all []spot) {
 	wish := w.model.wishes(w.host.owner)[w.model.name(u)]
-	if wish == nil || wish.network != fmt.Sprint(u.network) {
+	if wish == nil || !wish.members[u.id] || w.model.barred(u) {
 		return nil
 	}
 	for _, o := range wish.options {

@@ -345,6 +345,9 @@ func readPower(h *host, a *account, r *http.Request, body []byte) hostCall {
 	case r.Method == http.MethodPatch:
 		return powerChange(h, spot{a, zone, ""}, body)
 	}
+	if query.Get("rrsets") == "false" {
+		return hostCall{text: "read the members of " + zone, answer: fails(reply{status: http.StatusOK, body: map[string]string{"id": zone + ".", "name": zone + ".", "kind": "Native"}})}
+	}
 	at := spot{a, zone, strings.TrimSuffix(query.Get("rrset_name"), ".")}
 	if kind := query.Get("rrset_type"); at.name != "" {
 		at.name = typed(at.name, kind)

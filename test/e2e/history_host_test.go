@@ -26,6 +26,7 @@ type host struct {
 
 	plan      []fault
 	late      []*lateWrite
+	over      overtaking               // of the next late write
 	stale     map[spot]staleView       // what the next look at a name shows instead
 	hidden    map[spot]bool            // where a look of this step has shown an old view
 	book      map[spot]map[string]bool // the values that the program has asked to write
@@ -61,6 +62,8 @@ type account struct {
 	down           faultKind                        // what every call comes to, until it is healed
 	listsDown      bool                             // lists of whole zones fail, until it is healed
 	barrier        *barrier                         // calls that wait
+	pace           int                              // calls that it takes in a second, 0 for any number
+	calls          []time.Time                      // of the last second
 }
 
 // standing is a TXT value with its id, for an API that changes records by id.
@@ -148,11 +151,12 @@ type fault struct {
 	batch bool     // counts writes of several names only
 	at    *account // counts calls of this account only
 	down  bool     // the account fails from then on
+	after bool     // counts calls after the next write only
 }
 
 // inTime bounds how late a write arrives, and how long a view is stale: a provider shows a change before
 // the program looks for the second time. The program counts from an earlier moment.
-const inTime = secondLook / 2
+var inTime = secondLook / 2
 
 // staleView is what stood before a write.
 type staleView struct {
@@ -176,11 +180,17 @@ type lateWrite struct {
 	spots     []spot
 	sent      time.Time
 	puts      map[spot][]string
-	held      bool // a look has not brought it, because it waits
+	came      bool
 	once      bool // it arrives as soon as its newer value stands, without a look
 	afterLook bool
 	afterNew  string // it waits until this value stands at the first spot
 	apply     func()
+}
+
+// overtaking is what a step knows of a late write before it is sent: the value that overtakes it.
+type overtaking struct {
+	newer string
+	sent  chan *lateWrite // has room for one
 }
 
 // hostCall is a request that a front has read.
@@ -294,6 +304,10 @@ func (h *host) serve(f front, at string, w http.ResponseWriter, r *http.Request)
 	if key == nil || key.account.server != at {
 		h.say("  %s is refused", id)
 		f.failure(refusedOnce).write(w, false)
+		return
+	}
+	if key.account.paced() {
+		f.failure(throttledFor).write(w, false)
 		return
 	}
 	c := f.read(h, key.account, r, body)
@@ -416,6 +430,10 @@ func (h *host) take(a *account, c hostCall) faultKind {
 		if f.kind == noFault || f.write && !c.write || f.batch && len(c.all) < 2 || f.at != nil && f.at != a {
 			continue
 		}
+		if f.after {
+			f.after = !c.write
+			continue
+		}
 		if f.pass--; f.pass < 0 {
 			kind := f.kind
 			f.kind = noFault
@@ -439,18 +457,27 @@ func (h *host) delay(c hostCall, kind faultKind) {
 			}
 		}
 	}
-	l := &lateWrite{spots: c.spots(), sent: time.Now(), puts: c.puts, once: kind == lateBatch, afterLook: kind == lateAfter || kind == killLater || kind == lateOver, apply: func() {
+	l := &lateWrite{spots: c.spots(), sent: time.Now(), puts: c.puts, once: kind == lateBatch, afterLook: kind == lateAfter || kind == killLater || kind == lateOver}
+	l.apply = func() {
+		l.came = true
 		for _, at := range c.spots() {
 			h.lateNames[at.name] = true
 			delete(h.stale, at)
 		}
 		answer := c.answer()
 		h.say("    late: %s: %d, now %q", c.text, answer.status, texts(h.values(c.at)))
-	}}
-	if kind == lateOver || kind == lateBatch {
+	}
+	switch kind {
+	case lateBatch:
 		l.afterNew = neverStands
+	case lateOver:
+		l.afterNew = h.over.newer
 	}
 	h.late = append(h.late, l)
+	select {
+	case h.over.sent <- l:
+	default:
+	}
 }
 
 // neverStands is for a late write that waits for a value which a step is to name.
@@ -464,11 +491,10 @@ func (h *host) arrive(at spot, looked bool) {
 			return s.account == at.account && s.zone == at.zone && (at.name == "" || s.name == at.name)
 		})
 		waits := l.afterNew != "" && !slices.Contains(texts(h.values(l.spots[0])), l.afterNew)
-		if same && !waits && l.held && time.Since(l.sent) > inTime && (l.once || l.unmarked()) {
+		if same && waits && time.Since(l.sent) > inTime { // this look may settle the outcome
 			h.say("    never arrives: %v", l.spots)
 			return true
 		}
-		l.held = l.held || same && waits
 		after := l.afterLook && time.Since(l.sent) < inTime
 		if same && !waits && after == looked {
 			l.apply()
@@ -476,16 +502,6 @@ func (h *host) arrive(at spot, looked bool) {
 		}
 		return false
 	})
-}
-
-// unmarked says that a write has a value without a mark, which no look finds that comes too late.
-func (l *lateWrite) unmarked() bool {
-	for at := range l.puts {
-		if kindOf(at.name) != "TXT" || !strings.HasPrefix(at.name, "_mesh.") {
-			return true
-		}
-	}
-	return false
 }
 
 // overtake lets the late writes in that have waited for a newer value only.

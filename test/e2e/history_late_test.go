@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,52 +15,130 @@ import (
 // its unknown outcome asks for. The newer one comes back by itself; in mode manual, where
 // nothing is written unasked, it is at least not said to be published.
 func (w *history) overwriteLate() func() {
-	mode := pick(w.random, []string{"manual", "auto", "upsert-only"})
+	mode := pick(w.random, []string{"manual", "auto", "auto", "upsert-only"})
 	at := home{w.host.accounts[2], aliFront.provider} // a bridge compares: there nothing comes late
 	return func() {
-		f, found := w.firmUsage(false, func(f firm) bool { return f.at.account.provider != bridgeFront.provider })
-		if !found || w.model.config.retries > 0 { // a further try would take longer than the look waits
-			w.putAnother(func(c *modelConfig) { c.credentials, c.domain, c.mode, c.retries = w.keyOf(at), "example.com", mode, 0 })()
-			w.rest("a provider that does not compare")
-			if f, found = w.firmUsage(false, func(f firm) bool { return f.at.account.provider != bridgeFront.provider }); !found {
+		w.strict = false
+		w.putAnother(func(c *modelConfig) { c.credentials, c.domain, c.mode, c.retries = w.keyOf(at), "example.com", mode, 0 })()
+		w.putAt("s1", credentials{})
+		w.furnish("s1")
+		w.rest("a provider that does not compare")
+		for range lateTries {
+			all := w.firmUsages(func(f firm) bool { return f.at.account.provider != bridgeFront.provider && f.usage.service == "s1" })
+			if len(all) == 0 || w.overtaken(pick(w.random, all)) {
 				return
 			}
-		}
-		w.strict = false
-		w.planned(fault{kind: lateOver, write: true, at: f.at.account})
-		began := time.Now()
-		w.mutate(w.patch(f.usage.id))
-		older := w.model.wishes(w.host.owner)[f.name].options[0].value
-		w.sync()
-		next := w.patch(f.usage.id)
-		after := w.model.clone()
-		next.apply(&after, answer{status: 200})
-		newer := after.wishes(w.host.owner)[f.name].options[0].value
-		if !w.arrivesAfter(f.at, newer) {
-			return
-		}
-		w.mutate(next)
-		w.sync()
-		if w.late(f.at) || time.Since(began) >= secondLook { // a look before the write arrived may have settled its outcome
 			w.tally.add("late writes that came too late to be looked for", 1)
-			return
+			w.rest("a write that came too late")
 		}
-		w.tally.add("late writes over newer values", 1)
-		w.until("a late write over a newer value is seen", func() string { return w.overwritten(f, older, newer) })
 	}
 }
 
-// arrivesAfter makes the late writes at a spot wait until a value stands there. It
-// reports whether there are any.
-func (w *history) arrivesAfter(at spot, newer string) (any bool) {
+// lateTries is how often a step tries to have a write arrive in time: it may not, on a slow machine.
+const lateTries = 3
+
+// overtaken changes a usage twice: the first value arrives when the second one stands. It reports whether it did so in time.
+func (w *history) overtaken(f firm) (inTime bool) {
+	w.t.Helper()
+	first, next := w.patch(f.usage.id), w.patch(f.usage.id)
+	older, newer := w.valueAfter(f, first), w.valueAfter(f, next)
+	l := w.sendLate(fault{kind: lateOver, at: f.at.account}, newer, first)
+	w.mutate(next)
+	if w.manual() {
+		w.sync()
+	}
+	if !w.arrives(l) {
+		return false
+	}
+	w.tally.add("late writes over newer values", 1)
+	w.until("a late write over a newer value is seen", func() string { return w.overwritten(f, older, newer) })
+	return true
+}
+
+// sendLate makes a change whose first write is late. It returns when that was sent.
+func (w *history) sendLate(first fault, newer string, change mutation) *lateWrite {
+	w.t.Helper()
+	sent := make(chan *lateWrite, 1)
+	w.host.mu.Lock()
+	w.host.over = overtaking{newer: newer, sent: sent}
+	w.host.mu.Unlock()
+	first.write = true
+	w.planned(first)
+	w.mutate(change)
+	if w.manual() {
+		w.syncBeside()
+	}
+	select {
+	case l := <-sent:
+		return l
+	case <-time.After(support.Paced(restLimit)):
+	}
+	w.fail("no write is sent")
+	return nil
+}
+
+// arrives waits until a late write has been looked for. It reports whether it has arrived in time.
+func (w *history) arrives(l *lateWrite) (inTime bool) {
+	w.t.Helper()
+	w.until("a late write is looked for", func() string {
+		if w.late(l.spots[0]) {
+			return "it has not arrived, and no look asks for it"
+		}
+		return ""
+	})
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
-	for _, l := range w.host.late {
-		if l.spots[0] == at {
-			l.afterNew, any = newer, true
+	return l.came
+}
+
+// valueAfter gives the value of a name after a change.
+func (w *history) valueAfter(f firm, c mutation) string {
+	after := w.model.clone()
+	c.apply(&after, answer{status: 200})
+	return after.wishes(w.host.owner)[f.name].options[0].value
+}
+
+// withdrawLate releases a usage whose first value is on its way. It arrives after the look that sees nothing, and goes by
+// the second look.
+func (w *history) withdrawLate() func() {
+	mode := pick(w.random, []string{"manual", "auto", "auto"})
+	at := home{w.host.accounts[2], aliFront.provider}
+	network := w.network()
+	return func() {
+		w.strict = false
+		w.putAnother(func(c *modelConfig) { c.credentials, c.domain, c.mode, c.retries = w.keyOf(at), "example.com", mode, 0 })()
+		w.mutate(w.putService(modelService{id: "late", domain: "example.com"}))
+		w.rest("a provider that does not compare")
+		for range lateTries {
+			w.serial++
+			u := modelUsage{service: "late", prefix: fmt.Sprint("late", w.serial), network: network}
+			if w.account(w.model.config.credentials) != at.account || w.withdrawn(u, at.account) {
+				break
+			}
+			w.tally.add("late writes that came too late to be looked for", 1)
+			w.rest("a write that came too late")
+		}
+		w.rest("late writes")
+		if !w.inUse("late") {
+			w.mutate(w.deleteService("late"))
 		}
 	}
-	return any
+}
+
+// withdrawn reserves and releases a prefix. It reports whether the value arrived after the release.
+func (w *history) withdrawn(u modelUsage, a *account) (inTime bool) {
+	w.t.Helper()
+	l := w.sendLate(fault{kind: lateAfter, at: a}, "", w.reservation(u))
+	for _, m := range w.model.usages {
+		if m.service == u.service && m.prefix == u.prefix {
+			w.mutate(w.release(m, false))
+		}
+	}
+	if !w.arrives(l) {
+		return false
+	}
+	w.tally.add("late writes after withdrawals", 1)
+	return true
 }
 
 func (w *history) late(at spot) bool {

@@ -57,6 +57,8 @@ type modelUsage struct {
 	peer                string
 	leases              []modelLease // by slot
 	releasing           bool         // asked to go, and not gone yet
+	tenant              bool         // reserved by a token of its service
+	waits               bool         // it has found its name taken, and not got it yet
 }
 
 // modelLease is the lease of a slot. Its endpoints are never changed, only replaced.
@@ -79,11 +81,13 @@ func (m model) clone() model {
 type wish struct {
 	name     string // "" for the configuration's own
 	network  string
-	options  []option // where and what: any one of them
-	bad      bool     // the report must have the name
-	perhaps  bool     // the report may have the name
-	optional bool     // the contract leaves open whether it is published
-	skipped  bool     // the report must have the name, but a pass does not fail for it
+	options  []option        // where and what: any one of them
+	bad      bool            // the report must have the name
+	perhaps  bool            // the report may have the name
+	optional bool            // the contract leaves open whether it is published
+	skipped  bool            // the report must have the name, but a pass does not fail for it
+	refused  bool            // the report must have the name, for a tenant's usage: a pass does not fail for it
+	members  map[string]bool // the ids of the usages that have the name
 }
 
 type option struct {
@@ -134,15 +138,20 @@ func (m model) wishes(owner string) map[string]*wish {
 		groups[m.name(u)] = append(groups[m.name(u)], u)
 	}
 	for name, group := range groups {
-		wishes[name] = m.wishFor(group, owner)
+		wishes[name] = m.wishFor(name, group, owner)
 		wishes[name].name = name
 	}
 	c := m.config
 	switch taken := wishes[c.name()]; {
 	case taken == nil:
 		wishes[c.name()] = m.ownWish(wishes, owner)
-	case slices.ContainsFunc(groups[c.name()], func(u modelUsage) bool { return !u.releasing }):
+	case len(taken.members) > 0:
 		taken.bad = true
+	case !taken.optional: // tenants wait there
+		delete(wishes, c.name())
+		own := m.ownWish(wishes, owner)
+		own.name, own.refused = c.name(), true
+		wishes[c.name()] = own
 	default: // a release that is not through may have the name still
 		taken.options = append(taken.options, option{credentials: c.credentials, value: meshValue("", owner, c.endpoints)})
 		taken.perhaps, taken.optional = true, true
@@ -176,51 +185,40 @@ func (o option) has(name string) bool {
 // below gives the name below which the records of other formats are.
 func below(name string) string { return strings.TrimPrefix(name, "_mesh.") }
 
-// wishFor works out one name from its usages. The elder network has it, its
-// newest usage decides the endpoints.
-func (m model) wishFor(group []modelUsage, owner string) *wish {
-	w := &wish{}
-	var holder *modelUsage
-	var mine []modelUsage
-	for i, u := range group {
-		switch {
-		case u.releasing:
-			w.perhaps, w.optional = true, true
-		case holder == nil && m.target(m.services[u.service]).provider == "":
-			w.skipped = true
-			w.perhaps = w.perhaps || i > 0 // as one that has the name's elder before it
-			// The contract does not say whether an elder that cannot publish has the name.
-			w.optional = w.optional || slices.ContainsFunc(group[i:], func(o modelUsage) bool { return o.network != u.network })
-			mine = append(mine, u)
-		case holder == nil || holder.network == u.network:
-			if holder == nil {
-				holder = &u
-				mine = slices.DeleteFunc(mine, func(e modelUsage) bool { return e.network != u.network })
-			}
-			mine = append(mine, u)
-		default:
-			w.bad = true
-		}
-	}
-	if holder == nil {
-		if i := slices.IndexFunc(group, func(u modelUsage) bool { return !u.releasing }); i >= 0 {
-			w.network = fmt.Sprint(group[i].network) // what stands may stay
-		}
+// wishFor works out one name from its usages. Those that have it publish there, and the newest of them decides the endpoints.
+func (m model) wishFor(name string, group []modelUsage, owner string) *wish {
+	active := slices.DeleteFunc(slices.Clone(group), func(u modelUsage) bool { return u.releasing })
+	w := &wish{members: map[string]bool{}, optional: len(active) < len(group), perhaps: len(active) < len(group)}
+	if len(active) == 0 {
 		return w
 	}
+	at := m.holder(name, active)
+	if at < 0 {
+		w.network, w.refused = fmt.Sprint(active[0].network), true // what stands may stay
+		return w
+	}
+	holder := active[at]
+	members := slices.DeleteFunc(slices.Clone(active), func(u modelUsage) bool { return !u.joins(holder) })
+	others := slices.DeleteFunc(slices.Clone(active), func(u modelUsage) bool { return u.joins(holder) })
+	for _, u := range members {
+		w.members[u.id] = true
+	}
+	for _, u := range others {
+		w.bad, w.refused = w.bad || !u.tenant, w.refused || u.tenant
+	}
+	publishes := func(u modelUsage) bool { return m.target(m.services[u.service]).provider != "" }
+	if w.skipped = !slices.ContainsFunc(members, publishes); w.skipped && len(others) > 0 {
+		w.optional = true // The contract does not say whether one that cannot publish has the name.
+		if i := slices.IndexFunc(others, publishes); i >= 0 {
+			holder = others[i]
+			members = slices.DeleteFunc(others, func(u modelUsage) bool { return !u.joins(holder) })
+		}
+	}
+	if w.optional && (w.bad || w.refused || w.skipped) {
+		w.bad, w.refused, w.skipped, w.perhaps = false, false, false, true
+	}
 	w.network = fmt.Sprint(holder.network)
-	w.skipped = w.skipped && slices.ContainsFunc(group, func(u modelUsage) bool { // else the name is published by another of its usages
-		return !u.releasing && u.network != holder.network && m.target(m.services[u.service]).provider == ""
-	})
-	if w.optional && (w.bad || w.skipped) {
-		w.bad, w.skipped, w.perhaps = false, false, true
-	}
-	w.options = m.options(mine, owner)
-	elder := slices.DeleteFunc(slices.Clone(group), func(u modelUsage) bool { return u.releasing })
-	elder = slices.DeleteFunc(elder, func(u modelUsage) bool { return u.network != elder[0].network })
-	if w.optional && elder[0].network != holder.network { // which may have the name, and a younger usage that publishes
-		w.options = append(w.options, m.options(elder, owner)...)
-	}
+	w.options = m.options(members, owner)
 	return w
 }
 
@@ -289,7 +287,9 @@ func (m model) values(u modelUsage, owner string) (value, siblings string) {
 	var lines []string
 	for _, set := range mesh.FormatSets(formats, below(m.name(u)), slices.Concat(own, leased)) {
 		for _, text := range set.Values {
-			lines = append(lines, typed(set.Name, set.Type)+"\t"+text)
+			if at := typed(set.Name, set.Type); !m.denies(u, at) {
+				lines = append(lines, at+"\t"+text)
+			}
 		}
 	}
 	slices.Sort(lines)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +14,13 @@ import (
 
 // Steps about providers that fail, hang or answer late while something changes.
 
-// secondLook is that of a program built with the tag quick.
-const secondLook = 200 * time.Millisecond
+// secondLook is that of a program built with the tag quick, or of the one that is taken instead.
+var secondLook = func() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(lookName)); err == nil {
+		return d
+	}
+	return 200 * time.Millisecond
+}()
 
 // firm is a name whose value stands at the one place where it is wanted.
 type firm struct {
@@ -47,7 +53,7 @@ func (w *history) firms() (all []firm) {
 		}
 		f := firm{name: name, at: spot{at.account, at.zone, name}, value: o.value, domain: w.model.config.domain, credentials: o.credentials, unmarked: o.siblings != ""}
 		for _, u := range w.model.usages {
-			if w.model.name(u) == name && fmt.Sprint(u.network) == wish.network {
+			if wish.members[u.id] {
 				f.usage, f.domain = u, w.model.services[u.service].domain
 			}
 		}

@@ -288,7 +288,7 @@ func (w *history) checkFormats() {
 	wanted := w.wantedSiblings(wishes)
 	for _, u := range w.model.usages {
 		wish := wishes[w.model.name(u)]
-		if _, single := wish.only(); u.releasing || !single || wish.bad {
+		if _, single := wish.only(); u.releasing || !single || wish.bad || !wish.members[u.id] {
 			continue
 		}
 		got := w.formatsOf(u)

@@ -59,9 +59,9 @@ func (w *history) wrongStates(judge func(f found, stands bool, p publication) st
 			continue
 		}
 		p := w.publication(u.id)
-		if fmt.Sprint(u.network) != wish.network {
-			if p.State == "published" && !wish.optional {
-				return name + " is another network's, and a usage says that it is published"
+		if !wish.members[u.id] {
+			if p.State != "conflict" && !wish.optional {
+				return fmt.Sprintf("%s is another usage's, and %s says that it is %s", name, u.id, p.State)
 			}
 			continue
 		}
@@ -103,7 +103,7 @@ func (w *history) wrongMetrics() string {
 	least, most := 0, 0
 	wishes := w.model.wishes(w.host.owner)
 	for _, name := range slices.Sorted(maps.Keys(wishes)) {
-		all, holders := w.counted(name, wishes[name].network)
+		all, holders := w.counted(name, wishes[name])
 		o, single := wishes[name].only()
 		at, reachable := w.locate(o, name)
 		switch {
@@ -123,6 +123,12 @@ func (w *history) wrongMetrics() string {
 			said, _ = strconv.Atoi(m[2])
 		}
 	}
+	if w.many != nil {
+		most += len(w.many.usages)
+		if w.open(w.many.account) {
+			least += len(w.many.usages)
+		}
+	}
 	if said < least || said > most {
 		return fmt.Sprintf("the metrics say that %d values are published, want %d to %d", said, least, most)
 	}
@@ -130,18 +136,18 @@ func (w *history) wrongMetrics() string {
 }
 
 // counted gives how many usages, and the configuration's own record, want a name, and how many of
-// them are those of a network.
-func (w *history) counted(name, network string) (all, holders int) {
+// them have it.
+func (w *history) counted(name string, wish *wish) (all, holders int) {
 	if w.model.config.name() == name {
 		all++
-		if network == "" {
+		if wish.network == "" {
 			holders++
 		}
 	}
 	for _, u := range w.model.usages {
 		if !u.releasing && w.model.name(u) == name {
 			all++
-			if fmt.Sprint(u.network) == network {
+			if wish.members[u.id] {
 				holders++
 			}
 		}

@@ -208,7 +208,7 @@ func (w *history) reserveCustom() func() {
 	if len(w.model.usages) >= mostUsages || len(w.model.services) == 0 {
 		return nil
 	}
-	return w.reserve(modelUsage{service: w.someService(), prefix: pick(w.random, []string{"a", "b", "A", "c"}), network: w.network()})
+	return w.reserve(modelUsage{service: w.someService(), prefix: pick(w.random, []string{"a", "b", "A", "c", "mesh"}), network: w.network()})
 }
 
 func (w *history) reserveAuto() func() {
@@ -222,6 +222,17 @@ func (w *history) reserveAuto() func() {
 
 // reserve asks for a prefix, which may be taken.
 func (w *history) reserve(u modelUsage) func() {
+	c := w.reservation(u)
+	return func() {
+		w.mutate(c)
+		w.forget()
+		if w.random.IntN(2) == 0 && !w.dead() {
+			w.changeTo(u)
+		}
+	}
+}
+
+func (w *history) reservation(u modelUsage) mutation {
 	body := map[string]any{"service_id": u.service, "prefix_mode": "auto", "network_id": u.network}
 	statuses := []int{200}
 	if !u.auto {
@@ -239,6 +250,7 @@ func (w *history) reserve(u modelUsage) func() {
 		method: "POST", path: usagesPath, body: jsonText(body), statuses: statuses,
 		apply: func(m *model, a answer) {
 			u.id = a.field("id")
+			u.waits = m.findsTaken(u)
 			m.usages = append(m.usages, u)
 		},
 		happened: func() (answer, bool) { return w.reserved(u) },
@@ -246,13 +258,8 @@ func (w *history) reserve(u modelUsage) func() {
 	if statuses[0] == 400 {
 		c.apply = func(*model, answer) {}
 	}
-	return func() {
-		w.mutate(c)
-		w.forget()
-		if w.random.IntN(2) == 0 && !w.dead() {
-			w.changeTo(u)
-		}
-	}
+	c, u.tenant = w.by(u.service, c)
+	return c
 }
 
 // reserved looks for a reservation whose answer was lost.
@@ -343,7 +350,7 @@ func (w *history) release(u modelUsage, force bool) mutation {
 	if !force && !u.releasing {
 		freed = func() { w.freed(u, name) }
 	}
-	return mutation{
+	c, _ := w.by(u.service, mutation{
 		method: "DELETE", path: path, statuses: statuses, freed: freed,
 		apply: func(m *model, a answer) {
 			i := slices.IndexFunc(m.usages, func(m modelUsage) bool { return m.id == u.id })
@@ -358,7 +365,8 @@ func (w *history) release(u modelUsage, force bool) mutation {
 			}
 			return answer{status: 202}, stored.Status == "releasing"
 		},
-	}
+	})
+	return c
 }
 
 // rotateKey gives an account a second key and has it used; the first may be
@@ -643,7 +651,7 @@ func (w *history) backup() func() {
 		if a.status != 200 || os.WriteFile(file, []byte(a.body), 0o600) != nil {
 			w.fail("backup: %d", a.status)
 		}
-		w.saved = &snapshot{file: file, model: w.model.clone(), standing: map[string]bool{}}
+		w.saved = &snapshot{file: file, model: w.model.clone(), standing: map[string]bool{}, crowd: w.many.clone()}
 		for _, f := range w.before {
 			w.saved.standing[f.String()] = true
 		}
@@ -673,32 +681,12 @@ func (w *history) restore() func() {
 		return nil
 	}
 	return func() {
-		w.kill()
-		w.host.mu.Lock()
-		for len(w.host.late) > 0 {
-			l := w.host.late[0]
-			w.host.late = w.host.late[1:]
-			l.apply()
-		}
-		clear(w.host.guards)
-		w.host.mu.Unlock()
-		for _, suffix := range []string{"-wal", "-shm"} {
-			os.Remove(w.db + suffix)
-		}
-		if err := copyFile(w.saved.file, w.db); err != nil {
-			w.fail("restore: %v", err)
-		}
-		w.model = w.saved.model.clone()
-		w.outdateKeys()
-		w.removeUnknown()
-		w.before = slices.Concat(w.scan(w.mine), w.siblings())
-		w.strict, w.sweep = false, true
-		w.start()
+		w.goBack(w.removeUnmarked)
 	}
 }
 
-// removeUnknown removes what no sweep can find after a backup was restored.
-func (w *history) removeUnknown() {
+// removeUnmarked removes the values without a mark that the backup does not know.
+func (w *history) removeUnmarked() {
 	for _, f := range w.siblings() {
 		if f.account != nil && !w.saved.standing[f.String()] {
 			w.host.mu.Lock()
@@ -707,6 +695,36 @@ func (w *history) removeUnknown() {
 			w.say("  the operator removes %s", f)
 		}
 	}
+}
+
+// goBack has the program go on from the backup. What no sweep can find the operator removes, values without a mark as the step says.
+func (w *history) goBack(unmarked func()) {
+	w.kill()
+	w.host.mu.Lock()
+	for len(w.host.late) > 0 {
+		l := w.host.late[0]
+		w.host.late = w.host.late[1:]
+		l.apply()
+	}
+	clear(w.host.guards)
+	w.host.mu.Unlock()
+	for _, suffix := range []string{"-wal", "-shm"} {
+		os.Remove(w.db + suffix)
+	}
+	if err := copyFile(w.saved.file, w.db); err != nil {
+		w.fail("restore: %v", err)
+	}
+	w.model, w.many = w.saved.model.clone(), w.saved.crowd.clone()
+	w.outdateKeys()
+	unmarked()
+	w.removeUnknown()
+	w.before = slices.Concat(w.scan(w.mine), w.siblings())
+	w.strict, w.sweep = false, true
+	w.start()
+}
+
+// removeUnknown removes the values with a mark that no sweep can find after a backup was restored.
+func (w *history) removeUnknown() {
 	seen := map[string]bool{}     // zones that are listed, names that are read
 	places := map[spot]*account{} // by zone and name
 	for name, wish := range w.model.wishes(w.host.owner) {
@@ -753,7 +771,7 @@ func (w *history) accountOf(l leftover) (a *account) {
 func (w *history) forgetLeftover() func() {
 	var all []leftover
 	w.get(leftoversPath, &all)
-	all = slices.DeleteFunc(all, func(l leftover) bool { return w.accountOf(l) == nil }) // the built-in server is the program itself
+	all = slices.DeleteFunc(all, func(l leftover) bool { return w.accountOf(l) == nil || inCrowd(l.Name) }) // the built-in server is the program itself
 	if len(all) == 0 {
 		return nil
 	}
