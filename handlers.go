@@ -78,7 +78,7 @@ const (
 )
 
 // routes is the whole API. Beside each route are the rule that says which roles may use it, and the members of its query. The
-// calls that other programs made before this one take any member.
+// calls of a web interface and of monitors take any member.
 func (s *server) routes() http.Handler {
 	mux := s.requests.Mux(func(w http.ResponseWriter, r *http.Request) { s.adapter.Refuse(w, r, errNotPermitted) })
 	a := s.adapter
@@ -128,9 +128,9 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/state", rights.Readers, a.Pieces(s.state))
 	mux.Handle("DELETE /api/v1/ddns/state", rights.Admins, handle(s.withdrawState, "dry_run"))
 	mux.Handle("GET /api/v1/ddns/backup", rights.Admins, a.Only(s.backup))
-	mux.Handle("GET /healthz", rights.All, handle(s.health))
-	mux.Handle("OPTIONS /{$}", rights.All, handle(s.health)) // what HAProxy asks for by default
-	mux.Handle("GET /metrics", rights.Readers, a.Only(s.metrics))
+	mux.Handle("GET /healthz", rights.All, handle(s.health, web.AnyMember))
+	mux.Handle("OPTIONS /{$}", rights.All, handle(s.health, web.AnyMember)) // what HAProxy asks for by default
+	mux.Handle("GET /metrics", rights.Readers, http.HandlerFunc(s.metrics))
 	mux.Handle("GET /api/v1/ddns/openapi.json", rights.All, a.Only(s.contract))
 	s.status.Routes(func(route string, page http.Handler) { mux.Handle(route, rights.Readers, page) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

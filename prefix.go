@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"meshddns/internal/answers"
@@ -224,7 +225,10 @@ func (o *operations) releaseAndWait(ctx context.Context, id string, force bool, 
 	return errors.Is(err, errNoUsage), nil // what cannot be read is not known to be free
 }
 
-// withdrawAll releases all usages, a page in a transaction, and deletes the services without usages and the configuration.
+// releasedAtOnce is the number of usages that one transaction of withdrawAll releases. Each may have 256 leases.
+const releasedAtOnce = 4
+
+// withdrawAll releases all usages, some in a transaction, and deletes the services without usages and the configuration.
 // What it has not done by the end is done by the next call, which also tries again what waits for a pass.
 func (o *operations) withdrawAll(ctx context.Context, end time.Time) error {
 	for behind := int64(0); ; {
@@ -236,8 +240,10 @@ func (o *operations) withdrawAll(ctx context.Context, end time.Time) error {
 			break
 		}
 		behind = page[len(page)-1].Seq
-		if err := o.store.db.Tx(ctx, func(ctx context.Context, _ *sql.Tx) error { return o.releaseAll(ctx, page) }); err != nil {
-			return err
+		for part := range slices.Chunk(page, releasedAtOnce) {
+			if err := o.store.db.Tx(ctx, func(ctx context.Context, _ *sql.Tx) error { return o.releaseAll(ctx, part) }); err != nil {
+				return err
+			}
 		}
 	}
 	for v, err := range o.store.AllServices(ctx) {

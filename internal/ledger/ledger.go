@@ -290,6 +290,9 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 	if len(work.Places)+len(work.Ended)+len(work.Shown) == 0 {
 		names = partTimes
 	}
+	if slices.ContainsFunc(work.Names, func(d reconcile.Due) bool { return d.Released }) {
+		names = partReleased
+	}
 	return inParts(work.Parts(names), func(part reconcile.Settlement) error { return g.settle(sqlite.Background(ctx), part) })
 }
 
@@ -297,6 +300,8 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 const (
 	partNames = 32
 	partTimes = 256 // if only times are stored
+
+	partReleased = 4 // if usages may be deleted, with 256 leases each
 )
 
 // inParts does the work of all parts at once, and returns the first error.

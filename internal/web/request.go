@@ -100,8 +100,8 @@ func invalid(name string, want any) error { return Fail(msg.QueryInvalid, name, 
 // maxShownName bounds the octets of an unknown member's name in an error.
 const maxShownName = 64
 
-// AnyMember among the members of a route lets the query of its requests have unknown members. A web interface may add one
-// against caches.
+// AnyMember among the members of a route lets the query of its requests have unknown members. A web interface and a
+// monitor may add one against caches.
 const AnyMember = "*"
 
 // known returns a failure when the query has a member that is neither durable nor among those of the route. A misspelled

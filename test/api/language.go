@@ -44,7 +44,7 @@ func englishIn(t testing.TB, answer string) (found []string, texts int) {
 
 // saidByOthers are words of the database and of clients in the golden answers.
 var saidByOthers = []string{"insert usage", "insert binding", "disk full", "FOREIGN KEY constraint failed", "two words.example.com",
-	"force, wait", "bark, dingtalk, feishu, generic, gotify, healthchecks, ntfy, serverchan, telegram, wecom"}
+	"force, wait", "limit, cursor, after", "limit, cursor", "kind, usage_id, name, ", "bark, dingtalk, feishu, generic, gotify, healthchecks, ntfy, serverchan, telegram, wecom"}
 
 // testChineseAnswers has no English in any Chinese answer of the golden files, nor where
 // a provider fails without a word of its own.
