@@ -463,6 +463,9 @@ func (p Place) identity(q Place) Identity {
 	return Unsure
 }
 
+// Apart reports whether two places are surely in two zones. Two of one account are not, because a zone within another one may begin or end.
+func (p Place) Apart(q Place) bool { return p.Account.ID != q.Account.ID && p.identity(q) == OtherZone }
+
 // Free returns the ids of the released usages that can be deleted: no value of their
 // network can stand at the name any more. Two exceptions do not hold a usage: a value that
 // another usage of the network wants, and leftovers in mode upsert-only.

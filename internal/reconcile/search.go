@@ -286,8 +286,7 @@ func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider
 			values[t.Name.Name] = slices.DeleteFunc(values[t.Name.Name], func(v string) bool {
 				owner, _ := mesh.Owner(v)
 				return slices.ContainsFunc(t.Records, func(r Record) bool {
-					mayBeHere := r.Account.ID == z.Account.ID || r.Place.identity(here) != OtherZone
-					return mayBeHere && (r.Want == v || r.Want != "" && owner != state.Owner)
+					return !r.Place.Apart(here) && (r.Want == v || r.Want != "" && owner != state.Owner)
 				})
 			})
 		}
