@@ -226,7 +226,7 @@ func (f *follower) fetch(zone string, from netip.Addr, serial uint32) {
 		s.hosts[at].serial = serial
 	}
 	if !s.sent || int32(serial-s.fetched) > 0 {
-		s.fetched, s.known, s.sent, s.vain = serial, true, true, 0
+		s.fetched, s.known, s.sent, s.vain, s.fault = serial, true, true, 0, nil
 		if s.moved.IsZero() && !f.quiet {
 			s.moved = time.Now()
 		}

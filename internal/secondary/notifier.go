@@ -172,7 +172,9 @@ func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 		f.answered(s, answer)
 	} else {
 		f.silent = err != nil && !errors.Is(err, errRefused)
-		s.notified, s.fault = began, err
+		if s.notified = began; s.lacks(s.serial) { // else it came, whatever it says to the message
+			s.fault = err
+		}
 		defer f.tell(s, err == nil)
 		if told && s.due.IsZero() && s.behind() {
 			f.names(s, to.at.Addr(), named)

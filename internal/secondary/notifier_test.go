@@ -263,7 +263,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// TestNoErrorAfterFetch: a peer that has fetched all has no error, whatever it answers then.
+// TestNoErrorAfterFetch: a peer that has fetched all has no error, neither before it answers nor after it, whatever it answers.
 func TestNoErrorAfterFetch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -271,6 +271,9 @@ func TestNoErrorAfterFetch(t *testing.T) {
 	late := w.peer("late", func(n int64) (dns.Rcode, bool) {
 		if n == 2 {
 			w.fetch(self.Load(), "example.com", 7)
+			if s := w.state(self.Load(), "example.com"); s.Error != "" {
+				t.Errorf("before the answer: %+v", s)
+			}
 		}
 		return dns.RcodeRefused, true
 	})

@@ -87,7 +87,7 @@ var historyControls = []historyControl{
 	},
 	{
 		name: "a write without an answer was not made", file: "internal/reconcile/zone.go",
-		old: "if err == nil || provider.Unmade(err) {", new: "if true {",
+		old: "} else if err == nil || !made && provider.Unmade(err) {", new: "} else {",
 		within: 300, finds: `.`,
 	},
 	{
@@ -146,7 +146,7 @@ var historyControls = []historyControl{
 	},
 	{
 		name: "a value has room for one endpoint less", file: "internal/mesh/value.go",
-		old: "if octets(i) <= room {", new: "if octets(i)+20 <= room {",
+		old: "!fits[text] && octets(i) <= room {", new: "!fits[text] && octets(i)+20 <= room {",
 		within: 100, finds: `is missing|leaves .* out`,
 	},
 	{
