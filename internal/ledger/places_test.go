@@ -267,3 +267,31 @@ func TestUnmarkedElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestAdoptionDuringWork has a value without a mark be made ours while the engine works at its place: what the work stores
+// keeps the value until the second look, and no longer.
+func TestAdoptionDuringWork(t *testing.T) {
+	b := newBook(t)
+	account := reconcile.Account{ID: b.account("token", "one"), Provider: "cloudflare", AccessKeyID: "token"}
+	taken := b.put(reconcile.Place{
+		Name: "_mesh.x.example.com", Sibling: reconcile.Sibling{Owner: "x.example.com", Type: provider.A}, Account: account, State: reconcile.Conflict,
+	})
+	b.due(taken.Name, reconcile.LaneChanged)
+	found := taken
+	found.ID, found.Standing = 0, "n=1\n203.0.113.7"
+	_, err := b.AddUnmarked(t.Context(), &found)
+	b.must(err)
+	left, err := b.Unmarked(t.Context())
+	b.must(err)
+	b.must(b.AdoptUnmarked(t.Context(), left[0].Place))
+	ours := func(when string, want bool) {
+		t.Helper()
+		b.must(b.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{taken}}))
+		if p := b.name(taken.Name).Places[0]; (p.Unknown(found.Standing) == "") != want || p.LookAt.IsZero() == want {
+			t.Errorf("%s: %+v", when, p)
+		}
+	}
+	ours("during the work", true)
+	b.now = b.now.Add(reconcile.SecondLook)
+	ours("after the second look", false)
+}
