@@ -419,6 +419,8 @@ func termEnds(t *testing.T) (inTime bool) {
 	until := m.grant(1, 0, 5)
 	m.eventually("the term ends soon", func() bool { return uptime(t) >= until-3 })
 	support.Must(t, m.cmd.Process.Signal(syscall.SIGSTOP))
+	_, err := syscall.Wait4(m.cmd.Process.Pid, nil, syscall.WUNTRACED, nil) // until the last thread has stopped
+	support.Must(t, err)
 	answers := map[string]func() string{}
 	for name, finish := range under {
 		answers[name] = finish()
