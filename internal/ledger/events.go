@@ -104,6 +104,9 @@ func (g *Ledger) changePlaces(ctx context.Context, tx *sql.Tx, stored, ended []r
 	if err != nil {
 		return nil, err
 	}
+	for i, p := range stored {
+		stored[i] = p.Keeping(before[p.ID], g.config.Now())
+	}
 	stood, err := standingAt(ctx, tx, names)
 	if err != nil {
 		return nil, err

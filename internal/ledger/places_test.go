@@ -12,6 +12,7 @@ import (
 
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
+	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 )
 
@@ -236,4 +237,61 @@ func TestStrangersOfAZone(t *testing.T) {
 	got, err := b.Strangers(t.Context(), z, []string{"elsewhere", "made anew", "of another key", "of another zone", "of an old program", "unknown"})
 	b.must(err)
 	want(t, "strangers", got, []string{"elsewhere", "of another zone", "unknown"})
+}
+
+// TestUnmarkedElsewhere has a value without a mark be known by a place: it is not told of a zone that may be that of the place.
+func TestUnmarkedElsewhere(t *testing.T) {
+	for what, test := range map[string]struct {
+		at  reconcile.Account // of the place
+		new bool
+	}{
+		"another zone":           {reconcile.Account{Provider: "builtin"}, true},
+		"one that may be it":     {reconcile.Account{Provider: "rfc2136", Endpoint: "ns.example.com", AccessKeyID: "key"}, false},
+		"one of another vendor":  {reconcile.Account{Provider: "alidns", AccessKeyID: "key"}, false},
+		"that of the same token": {reconcile.Account{Provider: "cloudflare", AccessKeyID: "token", Secret: "one"}, false},
+	} {
+		b := newBook(t)
+		p := reconcile.Place{
+			Name: "_mesh.x.example.com", Sibling: reconcile.Sibling{Owner: "x.example.com", Type: provider.A}, Zone: "example.com",
+			State: reconcile.Leftover, Standing: "n=1\n203.0.113.7",
+		}
+		known := p
+		p.Account, known.Account = reconcile.Account{ID: b.account("token", "one"), Provider: "cloudflare", AccessKeyID: "token"}, test.at
+		b.tx(func(ctx context.Context, tx *sql.Tx) (err error) {
+			known.Account.ID, err = b.UseAccount(ctx, tx, test.at)
+			return err
+		})
+		b.put(known)
+		if isNew, err := b.AddUnmarked(t.Context(), &p); err != nil || isNew != test.new {
+			t.Errorf("%s: new %t, want %t: %v", what, isNew, test.new, err)
+		}
+	}
+}
+
+// TestAdoptionDuringWork has a value without a mark be made ours while the engine works at its place: what the work stores
+// keeps the value until the second look, and no longer.
+func TestAdoptionDuringWork(t *testing.T) {
+	b := newBook(t)
+	account := reconcile.Account{ID: b.account("token", "one"), Provider: "cloudflare", AccessKeyID: "token"}
+	taken := b.put(reconcile.Place{
+		Name: "_mesh.x.example.com", Sibling: reconcile.Sibling{Owner: "x.example.com", Type: provider.A}, Account: account, State: reconcile.Conflict,
+	})
+	b.due(taken.Name, reconcile.LaneChanged)
+	found := taken
+	found.ID, found.Standing = 0, "n=1\n203.0.113.7"
+	_, err := b.AddUnmarked(t.Context(), &found)
+	b.must(err)
+	left, err := b.Unmarked(t.Context())
+	b.must(err)
+	b.must(b.AdoptUnmarked(t.Context(), left[0].Place))
+	ours := func(when string, want bool) {
+		t.Helper()
+		b.must(b.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{taken}}))
+		if p := b.name(taken.Name).Places[0]; (p.Unknown(found.Standing) == "") != want || p.LookAt.IsZero() == want {
+			t.Errorf("%s: %+v", when, p)
+		}
+	}
+	ours("during the work", true)
+	b.now = b.now.Add(reconcile.SecondLook)
+	ours("after the second look", false)
 }

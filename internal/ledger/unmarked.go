@@ -23,17 +23,21 @@ func (g *Ledger) Restored(ctx context.Context) (restored bool, err error) {
 	return restored, err
 }
 
-// AddUnmarked stores values without a mark that may be ours, without those that a place of any name knows.
+// AddUnmarked stores values without a mark that may be ours, without those that a place of any name knows, except in a zone
+// that is surely another one.
 func (g *Ledger) AddUnmarked(ctx context.Context, p *reconcile.Place) (isNew bool, err error) {
 	if p.Standing == "" {
 		return false, nil
 	}
 	err = g.config.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		isNew = false
-		known, err := sqlite.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?)) AND owner = ? AND type = ?`,
+		l := loader{ledger: g, q: tx, accounts: map[int64]*reconcile.Account{}}
+		known, err := l.left(ctx, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?)) AND owner = ? AND type = ?`,
 			sqlite.TextList(reconcile.Beside(p.Sibling.Owner)), p.Sibling.Owner, p.Sibling.Type)
 		for _, k := range known {
-			p.Standing = k.Place.Unknown(p.Standing)
+			if !k.Place.Apart(*p) {
+				p.Standing = k.Place.Unknown(p.Standing)
+			}
 		}
 		if err != nil || p.Standing == "" {
 			return err

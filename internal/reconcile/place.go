@@ -155,6 +155,18 @@ func (p Place) Absorbed(q Place, now time.Time) Place {
 	return p
 }
 
+// Keeping returns a place that takes the room of a stored one, with the values that the stored one waits for. The work at the
+// place has not dropped these, so it began before a person made them ours.
+func (p Place) Keeping(stored Place, now time.Time) Place {
+	for _, line := range SiblingValues(stored.Gone) {
+		if v, until := cutTime(line); waits(until, now, SecondLook) && !p.knows(v) {
+			p.Gone = p.waiting(siblingText(mesh.Network(stored.Gone), []string{v}), until)
+			p.LookAt = time.UnixMilli(max(p.LookAt.UnixMilli(), until.UnixMilli()))
+		}
+	}
+	return p
+}
+
 // unwanted reports whether no value is wanted at the place.
 func (p Place) unwanted() bool {
 	return p.State == Withdrawing || p.State == Leftover || p.State == Withdrawn
@@ -239,7 +251,7 @@ const (
 )
 
 // After returns the place after an event, and the next step. No other code except Absorbed
-// changes the State, Standing, Doubt, Gone or LookAt of a place.
+// and Keeping changes the State, Standing, Doubt, Gone or LookAt of a place.
 func (p Place) After(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	switch e.Kind {
 	case Wanted:
@@ -462,6 +474,9 @@ func (p Place) identity(q Place) Identity {
 	}
 	return Unsure
 }
+
+// Apart reports whether two places are surely in two zones. Two of one account are not, because a zone within another one may begin or end.
+func (p Place) Apart(q Place) bool { return p.Account.ID != q.Account.ID && p.identity(q) == OtherZone }
 
 // Free returns the ids of the released usages that can be deleted: no value of their
 // network can stand at the name any more. Two exceptions do not hold a usage: a value that

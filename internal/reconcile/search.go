@@ -260,13 +260,13 @@ func (e *Engine) orphansOf(ctx context.Context, conn *connection, z Zone) (all [
 }
 
 // strangers returns a place for each owner, ours or an adopted one, of a value at a name among the sets, if the
-// value is not wanted there and no place knows it.
+// value is wanted neither in the zone nor in one that may be it, and no place knows it.
 func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider.RRset) (all []Place, err error) {
 	state, err := e.config.Database.State(ctx, nil)
 	if err != nil {
 		return nil, &databaseError{err}
 	}
-	values := map[string][]string{}
+	here, values := Place{Account: z.Account, Zone: z.Apex, ZoneID: z.ID, State: Leftover}, map[string][]string{}
 	for name, set := range sets {
 		for _, v := range set.Values {
 			if o, mesh := mesh.Owner(v.Text()); mesh && (o == state.Owner || slices.Contains(state.Adopted, o)) {
@@ -285,13 +285,16 @@ func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider
 		for _, t := range Desired(state, e.config.Addresses()) {
 			values[t.Name.Name] = slices.DeleteFunc(values[t.Name.Name], func(v string) bool {
 				owner, _ := mesh.Owner(v)
-				return slices.ContainsFunc(t.Records, func(r Record) bool { return r.Want == v || r.Want != "" && owner != state.Owner })
+				return slices.ContainsFunc(t.Records, func(r Record) bool {
+					return !r.Place.Apart(here) && (r.Want == v || r.Want != "" && owner != state.Owner)
+				})
 			})
 		}
 		for _, name := range unknown {
 			told := map[string]bool{}
 			for _, v := range values[name] {
-				p := Place{Name: name, Account: z.Account, Zone: z.Apex, ZoneID: z.ID, State: Leftover, Standing: v}
+				p := here
+				p.Name, p.Standing = name, v
 				owner, _ := mesh.Owner(v)
 				if owner != state.Owner {
 					p.Fault.Code = CodeAdopted

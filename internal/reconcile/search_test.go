@@ -199,6 +199,7 @@ func TestOrphansAreStrangers(t *testing.T) {
 				w.exec(`INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since)
 					VALUES (?, ?, 'example.com', ?, 'leftover', ?, '', 0, 0, '', '', '', 0, '', '')`, name, w.account(key, test.endpoint), test.id, orphan(7))
 				if test.builtin {
+					w.others["another"] = newVendor()
 					w.exec(`UPDATE accounts SET provider = 'builtin' WHERE access_key_id = 'another'`)
 				}
 				w.exec(`UPDATE configuration SET sync_mode = 'upsert-only'`) // what is left stays
@@ -274,4 +275,53 @@ func TestWantedIsNoOrphan(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+// TestWantedElsewhere has a value stand where no place knows it, while the same value is wanted at another account, as after
+// a move and a restore. It is an orphan where that account surely has another zone, and goes when the wanted value stands.
+func TestWantedElsewhere(t *testing.T) {
+	builtin, vendor := reconcile.Account{Provider: "builtin"}, reconcile.Account{Provider: "vendor", AccessKeyID: "key", Secret: "secret"}
+	user, spelled := vendor, vendor
+	user.AccessKeyID, spelled.Endpoint = "user", "VENDOR"
+	for what, test := range map[string]struct {
+		wanted, stray reconcile.Account
+		down          bool // no zone is found for the wanted value
+		orphans       int
+	}{
+		"at the built-in server":        {builtin, vendor, false, 1},
+		"at a vendor":                   {vendor, builtin, false, 1},
+		"at a vendor that is down":      {vendor, builtin, true, 1},
+		"in another user's zone":        {user, vendor, false, 1},
+		"in a zone that is not known":   {user, vendor, true, 0},
+		"in a zone that may be the one": {spelled, vendor, false, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "auto")
+				w.others["builtin"], w.others["user"] = newVendor(), newVendor()
+				w.others["user"].user = "user"
+				w.service("inner.example.com", w.use(test.stray))
+				w.service("example.com", w.use(test.wanted))
+				name, wanted, stray := w.reserve("example.com", "moved"), w.at(test.wanted), w.at(test.stray)
+				stray.put(name, "v=mesh1 n=1 o="+owner+" tcp://203.0.113.7:1")
+				wanted.on(func(_ context.Context, what, _ string) error {
+					if test.down && what == "zone" {
+						return &provider.Error{Kind: provider.Network}
+					}
+					return nil
+				})
+				if r := w.synchronise(time.Minute, true); r.Counts[reconcile.ActionOrphan] != test.orphans {
+					t.Errorf("%d orphans, want %d: %+v", r.Counts[reconcile.ActionOrphan], test.orphans, r.Records)
+				}
+				if after(time.Minute); test.down && !stray.stands(name) {
+					t.Error("the value is gone before the wanted one stands")
+				}
+				test.down = false
+				w.sync(time.Minute)
+				if after(time.Minute); !wanted.stands(name) || stray.stands(name) != (test.orphans == 0) {
+					t.Errorf("wanted stands: %t, stray stands: %t\n%s", wanted.stands(name), stray.stands(name), w.log.String())
+				}
+			})
+		})
+	}
 }

@@ -38,6 +38,7 @@ type world struct {
 	ledger *ledger.Ledger
 	events *events.Log
 	vendor *vendor
+	others map[string]*vendor // by the key id or provider of the accounts whose zones are not those of vendor
 	engine *reconcile.Engine
 	log    support.Log
 	lines  io.Writer    // takes the log's lines
@@ -77,7 +78,7 @@ func newWorld(t *testing.T, mode string) *world {
 		Reader: readers, Tx: queue.Do, Zones: builtin.NewTable(nil, "", func() bool { return true }, w.now), Events: w.events,
 		Addresses: func() reconcile.Addresses { return reconcile.Addresses{} }, Now: w.now,
 	}, owner)
-	w.vendor = &vendor{values: map[string][]string{}, before: func(context.Context, string, string) error { return nil }}
+	w.vendor, w.others = newVendor(), map[string]*vendor{}
 	w.renew()
 	account := w.account("key")
 	w.exec(`INSERT INTO configuration (id, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode,
@@ -90,12 +91,17 @@ func newWorld(t *testing.T, mode string) *world {
 // now has no monotonic reading, so what is kept in memory meets a clock that is set too.
 func (w *world) now() time.Time { return time.Now().Round(0).Add(time.Duration(w.clock.Load())) }
 
+// at returns the vendor that has the zones of an account.
+func (w *world) at(a reconcile.Account) *vendor {
+	return cmp.Or(w.others[cmp.Or(a.AccessKeyID, a.Provider)], w.vendor)
+}
+
 // renew makes the engine, as a program that begins does.
 func (w *world) renew() {
 	ready := make(chan struct{})
 	close(ready)
 	w.engine = reconcile.New(reconcile.Config{
-		Database: faulty{w.ledger, w}, Open: func(a reconcile.Account) (provider.DNS, error) { return w.open(client{w.vendor, a.Endpoint}), nil },
+		Database: faulty{w.ledger, w}, Open: func(a reconcile.Account) (provider.DNS, error) { return w.open(client{w.at(a), a.Endpoint}), nil },
 		Addresses: func() reconcile.Addresses { return reconcile.Addresses{} },
 		Ready:     ready, Interval: 5 * time.Minute, Warning: reconcile.Internet.Warning, Writes: func(string) int { return w.writes }, Log: slog.New(slog.NewTextHandler(w.lines, nil)), Now: w.now,
 	})
@@ -205,9 +211,12 @@ func (w *world) tx(f func(ctx context.Context, tx *sql.Tx) error) {
 
 // account makes an account of the vendor at an endpoint.
 func (w *world) account(key string, endpoint ...string) (id int64) {
+	return w.use(reconcile.Account{Provider: "vendor", Endpoint: strings.Join(endpoint, ""), AccessKeyID: key, Secret: "secret"})
+}
+
+func (w *world) use(a reconcile.Account) (id int64) {
 	w.tx(func(ctx context.Context, tx *sql.Tx) (err error) {
-		id, err = w.ledger.UseAccount(ctx, tx, reconcile.Account{
-			Provider: "vendor", Endpoint: strings.Join(endpoint, ""), AccessKeyID: key, Secret: "secret"})
+		id, err = w.ledger.UseAccount(ctx, tx, a)
 		return err
 	})
 	return id
@@ -327,7 +336,12 @@ type vendor struct {
 	calls  []string
 	before func(ctx context.Context, what, name string) error
 
-	nameless bool // it gives its zones no ids
+	nameless bool   // it gives its zones no ids
+	user     string // makes the ids of its zones others
+}
+
+func newVendor() *vendor {
+	return &vendor{values: map[string][]string{}, before: func(context.Context, string, string) error { return nil }}
 }
 
 func (v *vendor) on(before func(ctx context.Context, what, name string) error) {
@@ -414,7 +428,7 @@ func (c client) ZoneID(_ context.Context, zone string) (string, error) {
 	if c.v.nameless {
 		return "", nil
 	}
-	return zone + c.endpoint, nil
+	return zone + c.endpoint + c.v.user, nil
 }
 
 // at returns the name at which the vendor keeps the values of a type.
