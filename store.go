@@ -515,26 +515,24 @@ func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[mesh.Usage,
 	})
 }
 
-// where returns the conditions for at most limit usages, and their arguments. The first of them has the index of the search.
+// where returns the conditions for at most limit usages, and their arguments: first the one whose index leads to the usages,
+// then all.
 func (f usageFilter) where(limit int) (query string, args []any) {
-	query, args = ` WHERE u.seq > ?`, []any{f.after}
-	if f.prefix.Valid || f.name.Valid || f.network.Valid { // few usages, which are sorted
-		query = ` WHERE +u.seq > ?`
+	names, begin := sqlite.TextList(mesh.Meant(f.name.String)), mesh.Label+"."+dns.Fold(f.prefix.String)
+	switch query = ` WHERE u.seq > ?1`; {
+	case f.name.Valid:
+		query = ` WHERE u.name IN (SELECT value FROM json_each(?6)) AND +u.seq > ?1`
+	case f.prefix.Valid:
+		query = ` WHERE u.name BETWEEN ?7 || '.' AND ?7 || '/' AND +u.seq > ?1`
+	case f.network.Valid:
+		query = ` WHERE u.seq IN (SELECT seq FROM bindings WHERE network_id = ?4 AND seq > ?1 ORDER BY seq)`
+	case f.state != "":
+		query = ` WHERE u.state = ?3 AND u.seq > ?1`
+	case f.serviceID != "":
+		query = ` WHERE u.provider_id = ?2 AND u.seq > ?1`
 	}
-	plus := ""
-	also := func(given bool, column, condition string, values ...any) {
-		if given {
-			query, args, plus = query+` AND `+plus+column+condition, append(args, values...), "+"
-		}
-	}
-	also(f.name.Valid, `u.name`, ` IN (SELECT value FROM json_each(?))`, sqlite.TextList(mesh.Meant(f.name.String)))
-	before := mesh.Label + "." + dns.Fold(f.prefix.String)
-	also(f.prefix.Valid, `u.name`, ` BETWEEN ? AND ?`, before+".", before+"/") // the octet behind the dot
-	also(f.prefix.Valid, `u.record_prefix`, ` = ? COLLATE NOCASE`, f.prefix)
-	also(f.network.Valid, `u.seq`, ` IN (SELECT seq FROM bindings WHERE network_id = ? AND seq > ? ORDER BY seq)`, f.network, f.after)
-	also(f.state != "", `u.state`, ` = ?`, f.state)
-	also(f.serviceID != "", `u.provider_id`, ` = ?`, f.serviceID)
-	return query + ` AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ? + 0`, append(args, limit)
+	return query + ` AND ?2 IN ('', +u.provider_id) AND ?3 IN ('', +u.state) AND (?4 IS NULL OR b.network_id = ?4) AND (?5 IS NULL OR u.record_prefix = ?5 COLLATE NOCASE)
+		AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ?8 + 0`, []any{f.after, f.serviceID, f.state, f.network, f.prefix, names, begin, limit}
 }
 
 // LastUsage returns the seq of the last reserved usage, 0 without one.
