@@ -111,6 +111,7 @@ type Leftover struct {
 	Endpoint    string    `json:"endpoint"`
 	AccessKeyID string    `json:"access_key_id"`
 	Value       string    `json:"value"`
+	Code        string    `json:"code"`
 	Error       string    `json:"error"`
 	Attempts    int       `json:"attempts"`
 	Since       string    `json:"since"`
@@ -123,7 +124,7 @@ func NewLeftover(p reconcile.Place, since string, next time.Time, language msg.L
 	return Leftover{
 		ID: strconv.FormatInt(p.ID, 10), Name: msg.Printable(p.Sibling.Of(p.Name)), Zone: msg.Printable(p.Zone), Provider: p.Account.Provider,
 		Endpoint: p.Account.Endpoint, AccessKeyID: p.Account.AccessKeyID, Value: msg.Printable(p.Sibling.Shown(cmp.Or(p.Standing, p.Doubt.Value))),
-		Error: p.Fault.In(language), Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
+		Code: p.Fault.Code, Error: p.Fault.In(language), Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
 	}
 }
 
