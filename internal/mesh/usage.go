@@ -3,9 +3,13 @@ package mesh
 import (
 	"bytes"
 	"database/sql"
+	"database/sql/driver"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"meshddns/internal/dns"
@@ -234,3 +238,74 @@ type Lease struct {
 
 // Masked reports whether the token is the mask, which keeps the stored one.
 func (l Lease) Masked() bool { return l.Token == secrets.Mask }
+
+// NetworkID is an unsigned 64-bit number. SQLite's integers are signed, so it is stored as two's
+// complement.
+type NetworkID uint64
+
+// Value returns the stored form.
+func (n NetworkID) Value() (driver.Value, error) { return int64(n), nil }
+
+// Scan reads the stored form.
+func (n *NetworkID) Scan(value any) error {
+	stored, ok := value.(int64)
+	if !ok {
+		return fmt.Errorf("network id is stored as %T", value)
+	}
+	*n = NetworkID(stored)
+	return nil
+}
+
+// String returns the number in decimal.
+func (n NetworkID) String() string { return strconv.FormatUint(uint64(n), 10) }
+
+// AnyNetwork is the longest network id: endpoints that fit into its value fit into that of every network.
+const AnyNetwork NetworkID = 1<<64 - 1
+
+// autoPrefix is the beginning of every automatic prefix.
+const autoPrefix = Label + "-"
+
+// PrefixMode is the origin of a usage's prefix.
+type PrefixMode string
+
+// The modes of a prefix: derived from the network, or chosen by the client.
+const (
+	AutomaticMode PrefixMode = "auto"
+	CustomMode    PrefixMode = "custom"
+)
+
+// PrefixFault returns the first rule that a custom prefix breaks, "" for a valid one. The contract
+// defines the order of the rules.
+func PrefixFault(prefix string) msg.ID {
+	switch {
+	case prefix == "":
+		return msg.PrefixEmpty
+	case len([]rune(prefix)) > dns.MaxLabel:
+		return msg.PrefixTooLong
+	case strings.Trim(prefix, dns.LabelAlphabet) != "":
+		return msg.PrefixCharacters
+	case isReserved(prefix):
+		return msg.PrefixReserved
+	}
+	return ""
+}
+
+// isReserved reports whether a prefix begins with Label, as automatic prefixes do. The indexes of the
+// database use the same test.
+func isReserved(prefix string) bool { return strings.HasPrefix(dns.Fold(prefix), Label) }
+
+// AutomaticPrefix returns the prefix of a network. It encodes the decimal text and not the octets of
+// the number: DNS ignores letter case, and the encodings of two decimal texts never differ in case
+// only.
+func AutomaticPrefix(network NetworkID) string {
+	return autoPrefix + base64.RawURLEncoding.EncodeToString([]byte(network.String()))
+}
+
+// FullName returns the record name of a prefix below a domain.
+func FullName(prefix, domain string) string { return Label + "." + prefix + "." + domain }
+
+// Meant returns the names that a person may mean with a text: the name itself, and the record name below it.
+func Meant(text string) []string {
+	name := dns.Parse(text)
+	return []string{name, Label + "." + name}
+}

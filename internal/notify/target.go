@@ -4,7 +4,7 @@
 // order and at least once. A receiver that fails for a while gets the message later; one that refuses for
 // good, or for a day, is stopped until its target is saved again.
 //
-// Each kind of receiver has a file with its template and its judge. The sender knows no kind.
+// Each kind of receiver has a template and a judge. The sender knows no kind.
 package notify
 
 import (
