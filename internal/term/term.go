@@ -4,7 +4,6 @@
 package term
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,13 +11,11 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"math"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 )
 
 const (
@@ -226,27 +223,4 @@ func (t *Term) Context(ctx context.Context) (context.Context, context.CancelFunc
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, key{}, t))
 	release := context.AfterFunc(t.ended, func() { cancel(ErrOver) })
 	return ctx, func() { release(); cancel(nil) }
-}
-
-const (
-	clockBoottime  = 7                // <linux/time.h>
-	tcpUserTimeout = 18               // TCP_USER_TIMEOUT, <linux/tcp.h>
-	queueTime      = 10 * time.Second // see Dial
-)
-
-// boottime returns the time of CLOCK_BOOTTIME, as /proc/uptime has it. A clock that cannot be read has passed every end.
-func boottime() float64 {
-	var now syscall.Timespec
-	if _, _, fault := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&now)), 0); fault != 0 {
-		return math.Inf(1)
-	}
-	return time.Duration(now.Nano()).Seconds()
-}
-
-// limitQueue makes the kernel give up what the peer of a TCP connection has not acknowledged for queueTime.
-func limitQueue(conn syscall.RawConn) (err error) {
-	closed := conn.Control(func(fd uintptr) {
-		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(queueTime.Milliseconds()))
-	})
-	return cmp.Or(err, closed)
 }
