@@ -86,7 +86,7 @@ func providerNames() (names []string) {
 // clients opens the clients of accounts.
 type clients struct {
 	ledger     *ledger.Ledger
-	zones      builtin.Store
+	zones      *builtin.Table
 	dnsAddress string      // of the built-in DNS server, "" when it does not run
 	hidden     func() bool // see builtin.Hidden
 }

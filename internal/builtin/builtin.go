@@ -40,31 +40,9 @@ type Zone struct {
 	Left   bool // the configuration and all services have left it, and values still stand there
 }
 
-// Store stores the zones. Names of records begin at the root; names of zones do not.
-type Store interface {
-	// BuiltinZones returns the zones among some names.
-	BuiltinZones(ctx context.Context, names []string) ([]Zone, error)
-	// BuiltinZonesAfter returns zones after a name, in the order of their names.
-	BuiltinZonesAfter(ctx context.Context, after string, limit int) ([]Zone, error)
-	// ZoneRecords returns the records at some names.
-	ZoneRecords(ctx context.Context, names []string) ([]Record, error)
-	// ZoneRecordsAfter returns TXT records at and below the name zone that come after another name.
-	ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error)
-	// ZoneRecordsPage calls each for records after a name, in order: limit records, and the
-	// others of the last name. It returns the last name, "" if there is none.
-	ZoneRecordsPage(ctx context.Context, after string, limit int, each func(Stored) error) (last string, err error)
-	// ZoneHasBelow reports whether a record or a zone is below a name, which is given from
-	// the root on.
-	ZoneHasBelow(ctx context.Context, name string) (bool, error)
-	// ChangeZoneRecords adds and removes the records that decide returns, in one
-	// transaction. decide gets the present records at the names. It may run twice, because
-	// a transaction may be tried twice.
-	ChangeZoneRecords(ctx context.Context, names []string, decide func(now []Record) (add, remove []Record)) error
-}
-
 // Client is the provider client that publishes in the zones.
 type Client struct {
-	Store     Store
+	Store     *Table
 	Address   string // of the server, "" if it does not run
 	Candidate string // a zone that will be served once it is configured
 	Hidden    bool   // resolvers cannot reach the server
@@ -358,4 +336,16 @@ func above(name dns.Name) (names []string) {
 		names = append(names, name.Bare())
 	}
 	return names
+}
+
+// Unreachable is the kind of a warning: no resolver can reach the zone, because the
+// server's own name in it has no public address.
+const Unreachable provider.Kind = "zone_unreachable"
+
+// Reachable returns a warning if no resolver can reach the zone.
+func (c Client) Reachable(zone string) error {
+	if !c.Hidden {
+		return nil
+	}
+	return &provider.Error{Kind: Unreachable, Detail: msg.Say("ns." + zone)}
 }

@@ -37,7 +37,7 @@ var errTooMuch = errors.New("there is more than the cache may hold")
 // has seen the last commit that changed it.
 type Cache struct {
 	MaxNames int // beyond this number the database answers
-	store    Store
+	store    *Table
 	log      *slog.Logger
 	again    chan time.Duration    // Run reads everything again after this pause
 	complete atomic.Pointer[names] // equal to zones once everything is read, else nil
@@ -48,7 +48,7 @@ type Cache struct {
 }
 
 // NewCache returns a cache that is empty until Run has read the zones.
-func NewCache(store Store, log *slog.Logger) *Cache {
+func NewCache(store *Table, log *slog.Logger) *Cache {
 	return &Cache{MaxNames: maxNames, store: store, log: log, again: make(chan time.Duration, 1)}
 }
 
@@ -104,8 +104,7 @@ func (c *Cache) look(name, buffer []byte) (found nameserver.Found, ok bool) {
 	if zones == nil {
 		return found, false
 	}
-	at, ok := zones.Look(name, buffer)
-	return nameserver.Found(at), ok
+	return zones.Look(name, buffer)
 }
 
 // Reload makes Run read all zones again, because this program does not notice when another

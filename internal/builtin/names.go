@@ -4,19 +4,9 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"sync"
-)
 
-// found is the data at a name. A zone is given by the length of its apex, which is the end
-// of the name.
-type found struct {
-	Apex        int // octets of the apex of the longest zone that contains the name; 0: no zone does
-	Serial      uint32
-	Above       int // octets of the apex of the next zone around that one; 0: none
-	AboveSerial uint32
-	Exists      bool // the name has data or is an apex, or others lie below it
-	TTL         uint32
-	Records     []byte // the data that Set stored, appended to the caller's buffer
-}
+	"meshddns/internal/nameserver"
+)
 
 // names keeps the contents of DNS zones in little memory: a name takes 16 octets in a
 // table, and its records are packed in an arena. Instead of a name it keeps a 64-bit hash
@@ -114,7 +104,7 @@ func (c *names) shard(hash uint64) *shard { return &c.shards[hash>>(64-shardBits
 
 // Look returns the data at a name. It appends to buffer for the result's Records. ok is false
 // after Free.
-func (c *names) Look(name, buffer []byte) (found found, ok bool) {
+func (c *names) Look(name, buffer []byte) (found nameserver.Found, ok bool) {
 	found.Records = buffer
 	var p path
 	p.of(name)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"meshddns/internal/nameserver"
 )
 
 // wire gives a name in wire form.
@@ -32,7 +34,7 @@ type model struct {
 	zones map[string]uint32
 }
 
-func (m model) look(name string) (found found) {
+func (m model) look(name string) (found nameserver.Found) {
 	for at := name; at != ""; {
 		if serial, ok := m.zones[at]; ok && found.Apex == 0 {
 			found.Apex, found.Serial = len(wire(at)), serial

@@ -18,7 +18,7 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// Table is the Store of the zones in the database, with all SQL about them.
+// Table is the zones in the database, with all SQL about them. Names of records begin at the root; names of zones do not.
 type Table struct {
 	db      *sqlite.Database
 	catalog string
@@ -305,7 +305,8 @@ func (t *Table) ZoneHasBelow(ctx context.Context, name string) (below bool, err 
 }
 
 // ChangeZoneRecords adds and removes the records that decide returns, in one transaction,
-// gives their zones new serials, and writes their journals. Requests overtake it.
+// gives their zones new serials, and writes their journals. decide gets the present records at the names. It may run
+// twice, because a transaction may be tried twice. Requests overtake it.
 func (t *Table) ChangeZoneRecords(ctx context.Context, names []string, decide func(now []Record) (add, remove []Record)) error {
 	return t.db.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		now, err := selectZoneRecords(ctx, tx, names)

@@ -24,7 +24,7 @@ func NextSerial(serial uint32, now time.Time) uint32 {
 
 // Zones is the nameserver.Backend of the built-in zones.
 type Zones struct {
-	Store Store
+	Store *Table
 	Own   func() []netip.Addr // this host's addresses
 	Cache *Cache              // asked first; nil: the database answers
 }
@@ -45,7 +45,7 @@ func (z Zones) Look(ctx context.Context, name, buffer []byte) (nameserver.Found,
 }
 
 // look reads the data at a name from the database.
-func look(ctx context.Context, store Store, name dns.Name, buffer []byte) (found nameserver.Found, err error) {
+func look(ctx context.Context, store *Table, name dns.Name, buffer []byte) (found nameserver.Found, err error) {
 	found.Records = buffer
 	names := above(name)
 	zones, err := store.BuiltinZones(ctx, names)

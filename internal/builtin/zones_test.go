@@ -2,6 +2,8 @@ package builtin
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"meshddns/internal/dns"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/sqlite"
 )
 
 func TestNextSerial(t *testing.T) {
@@ -33,18 +36,22 @@ func TestNextSerial(t *testing.T) {
 }
 
 // hanging is a database that does not answer.
-type hanging struct{ Store }
+type hanging struct{}
 
-func (hanging) BuiltinZones(ctx context.Context, _ []string) ([]Zone, error) {
+func (hanging) Connect(ctx context.Context) (driver.Conn, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
+func (hanging) Driver() driver.Driver { return nil }
+
 // A database that hangs costs a query AnswerTime.
 func TestLookIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		reader := sql.OpenDB(hanging{})
+		defer reader.Close()
 		begun := time.Now()
-		_, err := Zones{Store: hanging{}}.Look(t.Context(), []byte("\x01a\x00"), nil)
+		_, err := Zones{Store: &Table{db: &sqlite.Database{Reader: reader}}}.Look(t.Context(), []byte("\x01a\x00"), nil)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != nameserver.AnswerTime {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}

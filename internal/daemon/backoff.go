@@ -3,8 +3,10 @@
 package daemon
 
 import (
+	"context"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 )
@@ -40,4 +42,26 @@ func RetryAfter(text string, now time.Time) time.Duration {
 		return max(0, date.Sub(now))
 	}
 	return 0
+}
+
+// waiting is the schedule of tries of what waits.
+var waiting = Backoff{First: time.Second, Longest: time.Minute}
+
+// OnHangUp calls obey at each hang-up until ctx ends. It calls again after a pause for the number of tries in vain,
+// unless that is 0.
+func OnHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), tries func() int, again func(context.Context)) error {
+	for {
+		var alarm <-chan time.Time
+		if n := tries(); n > 0 {
+			alarm = time.After(waiting.Pause(n))
+		}
+		select {
+		case <-hangUps:
+			obey()
+		case <-alarm:
+			again(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }

@@ -4,14 +4,19 @@
 package daemon
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
+	"os"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -119,4 +124,144 @@ func (c *Counter) Write(p *Page, name, help string) {
 	for _, key := range keys {
 		p.Figure(c.counts[key], key[:]...)
 	}
+}
+
+// Runs counts the successes and failures of a job, and keeps the time of the last
+// success. The zero value is ready. It is safe for concurrent use.
+type Runs struct {
+	mu         sync.Mutex
+	ok, failed uint64
+	good       time.Time
+}
+
+// Ended counts a run that ended at the time.
+func (r *Runs) Ended(at time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !ok {
+		r.failed++
+		return
+	}
+	r.ok++
+	r.good = at
+}
+
+// Remember sets the time of the last success before the program started.
+func (r *Runs) Remember(good time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.good = good
+}
+
+// Write writes <name>_runs_total and <name>_last_success_timestamp_seconds.
+func (r *Runs) Write(p *Page, name, what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.Family(name+"_runs_total", "counter", what+", by result.")
+	p.Figure(r.ok, Label{"result", "ok"})
+	p.Figure(r.failed, Label{"result", "failed"})
+	p.Family(name+"_last_success_timestamp_seconds", "gauge", what+": when the last one ended well; 0 when none is known of.")
+	p.Time(r.good)
+}
+
+// started is the start of the program, a few milliseconds after its exec. The exact time
+// needs /proc/stat, which is hidden from a unit with ProcSubset=pid.
+var started = time.Now()
+
+// WriteProcess writes the resources that the process uses, under the names of the Prometheus clients.
+// It omits a metric that the system does not provide.
+func WriteProcess(p *Page) {
+	p.Family("process_start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.")
+	p.Time(started)
+	var used syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) == nil {
+		p.Family("process_cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds.")
+		p.Float(time.Duration(used.Utime.Nano() + used.Stime.Nano()).Seconds())
+	}
+	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
+		p.Family("process_open_fds", "gauge", "Number of open file descriptors.")
+		p.Figure(uint64(len(open)))
+	}
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+		p.Family("process_max_fds", "gauge", "Maximum number of open file descriptors.")
+		p.Figure(limit.Cur)
+	}
+	if virtual, resident, ok := memory(); ok {
+		p.Family("process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.")
+		p.Figure(virtual)
+		p.Family("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.")
+		p.Figure(resident)
+	}
+}
+
+// memory returns the memory of the process in octets (proc(5), statm).
+func memory() (virtual, resident uint64, ok bool) {
+	text, err := os.ReadFile("/proc/self/statm")
+	fields := bytes.Fields(text)
+	if err != nil || len(fields) < 2 {
+		return 0, 0, false
+	}
+	virtual, errVirtual := strconv.ParseUint(string(fields[0]), 10, 64)
+	resident, errResident := strconv.ParseUint(string(fields[1]), 10, 64)
+	page := uint64(os.Getpagesize())
+	return virtual * page, resident * page, errVirtual == nil && errResident == nil
+}
+
+// Requests counts answered HTTP requests by route (never by path) and status, and answers from 500 up
+// also by error code. The zero value is ready. It is safe for concurrent use.
+type Requests struct{ answered Counter }
+
+// refusals has the statuses of requests that reach no route.
+var refusals = []int{
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests,
+}
+
+// Count counts an answer. The route is "" for a request that reached none. The reason is the
+// error code, "" for none; it distinguishes a failed pass from a fault of the program.
+func (r *Requests) Count(route string, status int, reason string) {
+	if status < http.StatusInternalServerError || reason == "" {
+		r.add(1, route, status)
+		return
+	}
+	r.answered.Add(1, Label{"route", route}, Label{"code", strconv.Itoa(status)}, Label{"error", reason})
+}
+
+// add counts without reason. It runs for every request; labels returned by a function would
+// escape to the heap.
+func (r *Requests) add(n uint64, route string, status int) {
+	r.answered.Add(n, Label{"route", route}, Label{"code", strconv.Itoa(status)})
+}
+
+// Write writes the family.
+func (r *Requests) Write(p *Page) {
+	r.answered.Write(p, "meshddns_http_requests_total", "Answered HTTP requests.")
+}
+
+// Mux is a mux whose routes are in the metrics before their first request.
+type Mux struct {
+	Routes   *http.ServeMux
+	requests *Requests
+	refuse   http.HandlerFunc
+}
+
+// Mux returns an empty mux, and makes the refusals of requests without a route appear with 0. refuse answers the requests
+// that the rule of a route does not permit.
+func (r *Requests) Mux(refuse http.HandlerFunc) Mux {
+	for _, status := range refusals {
+		r.add(0, "", status)
+	}
+	return Mux{Routes: http.NewServeMux(), requests: r, refuse: refuse}
+}
+
+// Handle registers a handler, as http.ServeMux does, for the requests that a rule of the route permits.
+func (m Mux) Handle(route string, may func(context.Context) bool, handler http.Handler) {
+	m.requests.add(0, route, http.StatusOK)
+	m.Routes.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+		if !may(r.Context()) {
+			m.refuse(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 }

@@ -5,7 +5,9 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 )
 
@@ -52,4 +54,56 @@ func (all List) run(ctx context.Context, failed func(error)) *sync.WaitGroup {
 		})
 	}
 	return &running
+}
+
+// Panic is a recovered panic as an error. Its text has the value only; LogValue adds the stack.
+type Panic struct {
+	Value any
+	Stack []byte
+}
+
+func (e *Panic) Error() string { return fmt.Sprint("panic: ", e.Value) }
+
+// LogValue returns the text and the stack.
+func (e *Panic) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("text", e.Error()), slog.String("stack", string(e.Stack)))
+}
+
+// Catch stores a panic in *err as a *Panic. Call it with defer.
+func Catch(err *error) {
+	if value := recover(); value != nil {
+		*err = &Panic{Value: value, Stack: debug.Stack()}
+	}
+}
+
+// Call calls f and returns its error, or its panic as a *Panic.
+func Call(f func() error) (err error) {
+	defer Catch(&err)
+	return f()
+}
+
+// Fault is the state of work that is tried again and again. Its zero value is "no fault".
+type Fault struct {
+	mu     sync.Mutex
+	reason string
+}
+
+// Note logs a fault when it begins, when its reason changes and when it ends, not while it lasts. err is
+// the result of the last try; text says what does not work.
+func (f *Fault) Note(log *slog.Logger, text string, err error) {
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	f.mu.Lock()
+	before := f.reason
+	f.reason = reason
+	f.mu.Unlock()
+	switch {
+	case reason == before:
+	case reason != "":
+		log.Error(text, "error", err)
+	default:
+		log.Info("a fault is over", "fault", text)
+	}
 }

@@ -2,6 +2,7 @@ package hostaddr
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,6 +14,8 @@ import (
 	"meshddns/internal/daemon"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/secrets"
+	"meshddns/internal/sqlite"
 )
 
 // Sources are the sources of a book.
@@ -319,4 +322,125 @@ func (b *Book) keepSaved(ctx context.Context, save Save) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.saved = last
+}
+
+// ShownSource is a source in an answer.
+type ShownSource struct {
+	Source  string  `json:"source"`
+	IPv4    string  `json:"ipv4"`
+	IPv6    string  `json:"ipv6"`
+	Verdict Verdict `json:"verdict"`
+	Since   string  `json:"since"`
+	Error   string  `json:"error"`
+}
+
+// Sources returns the sources as answers show them: ipv4 and ipv6 of the flags of these names, then the named ones.
+func (b *Book) Sources(language msg.Language) (all []ShownSource) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.entries {
+		name := e.row()
+		at := slices.IndexFunc(all, func(s ShownSource) bool { return s.Source == name })
+		if at < 0 {
+			at = len(all)
+			all = append(all, ShownSource{Source: name, Verdict: None})
+		}
+		e.addTo(&all[at], language)
+	}
+	return all
+}
+
+// row returns the source's name in an answer.
+func (e *entry) row() string {
+	if e.name != "" {
+		return e.name
+	}
+	return e.source.family.member()
+}
+
+// member returns the family's name in an answer.
+func (f Family) member() string {
+	if f == IPv4 {
+		return "ipv4"
+	}
+	return "ipv6"
+}
+
+// addTo adds a family to the row of its source. The row has the most telling verdict of its families, the time of
+// the last change of one, and the errors of both.
+func (e *entry) addTo(s *ShownSource, language msg.Language) {
+	if e.last.IsValid() {
+		address := &s.IPv4
+		if e.source.family == IPv6 {
+			address = &s.IPv6
+		}
+		*address = e.last.String()
+	}
+	if slices.Index(verdicts, e.verdict) < slices.Index(verdicts, s.Verdict) {
+		s.Verdict = e.verdict
+	}
+	s.Since = max(s.Since, sqlite.Shown(e.since))
+	switch note := secrets.ScrubLine(e.note.In(language), 400); {
+	case note == s.Error: // both fail for one reason
+	case s.Error != "" && note != "":
+		s.Error += "; " + note
+	case note != "":
+		s.Error = note
+	}
+}
+
+// Stored returns the addresses that Store stored last.
+func Stored(ctx context.Context, q sqlite.Queryer) (a mesh.Addresses, err error) {
+	type row struct {
+		source string
+		mesh.Pair
+	}
+	var ipv4, ipv6 string
+	if err := q.QueryRowContext(ctx, `SELECT ipv4, ipv6 FROM appliance`).Scan(&ipv4, &ipv6); err != nil {
+		return a, err
+	}
+	own := parsePair(ipv4, ipv6)
+	a.IPv4, a.IPv6 = own.IPv4, own.IPv6
+	rows, err := sqlite.Collect(ctx, q, func(s sqlite.Scanner) (r row, err error) {
+		err = s.Scan(&r.source, &ipv4, &ipv6)
+		r.Pair = parsePair(ipv4, ipv6)
+		return r, err
+	}, `SELECT source, ipv4, ipv6 FROM addresses`)
+	for _, r := range rows {
+		if a.Named == nil {
+			a.Named = map[string]mesh.Pair{}
+		}
+		a.Named[r.source] = r.Pair
+	}
+	return a, err
+}
+
+// parsePair parses stored addresses; "" is none.
+func parsePair(ipv4, ipv6 string) (p mesh.Pair) {
+	p.IPv4, _ = netip.ParseAddr(ipv4)
+	p.IPv6, _ = netip.ParseAddr(ipv6)
+	return p
+}
+
+// Store replaces the stored addresses. A named source without an address has no row.
+func Store(ctx context.Context, tx *sql.Tx, a mesh.Addresses) error {
+	text := func(a netip.Addr) string {
+		b, _ := a.MarshalText() // "" for none
+		return string(b)
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE appliance SET ipv4 = ?, ipv6 = ? WHERE id = 1`, text(a.IPv4), text(a.IPv6)); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `DELETE FROM addresses`); err != nil {
+		return err
+	}
+	for name, p := range a.Named {
+		if p == (mesh.Pair{}) {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO addresses (source, ipv4, ipv6) VALUES (?, ?, ?)`, name, text(p.IPv4), text(p.IPv6)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -446,22 +446,15 @@ func (g *Ledger) Marked(ctx context.Context) (marked bool, err error) {
 func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 	return g.config.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		var id string
-		err := tx.QueryRowContext(ctx, `SELECT service_id FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id)
-		if err != nil {
-			return sqlite.Absent(err, nil)
-		}
 		var after int64
-		var last sql.Null[int64]
-		if err := tx.QueryRowContext(ctx, `SELECT after FROM marks WHERE service_id = ?`, id).Scan(&after); err != nil {
+		err := tx.QueryRowContext(ctx, `SELECT service_id, after FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id, &after)
+		if err != nil {
 			return sqlite.Absent(err, nil)
 		}
-		names, err := sqlite.Collect(ctx, tx, sqlite.Text, `
-			SELECT name FROM usages WHERE provider_id = ? AND seq > ? ORDER BY seq LIMIT ? + 0`, id, after, limit)
-		if err != nil {
-			return err
-		}
-		err = tx.QueryRowContext(ctx, `
-			SELECT max(seq) FROM (SELECT seq FROM usages WHERE provider_id = ? AND seq > ? ORDER BY seq LIMIT ? + 0)`, id, after, limit).Scan(&last)
+		names, err := sqlite.Collect(ctx, tx, func(row sqlite.Scanner) (name string, err error) {
+			err = row.Scan(&after, &name)
+			return name, err
+		}, `SELECT seq, name FROM usages WHERE provider_id = ? AND seq > ? ORDER BY seq LIMIT ? + 0`, id, after, limit)
 		if err != nil {
 			return err
 		}
@@ -476,7 +469,7 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 		if len(names) < limit {
 			_, err = tx.ExecContext(ctx, `DELETE FROM marks WHERE service_id = ?`, id)
 		} else {
-			_, err = tx.ExecContext(ctx, `UPDATE marks SET after = ? WHERE service_id = ?`, last.V, id)
+			_, err = tx.ExecContext(ctx, `UPDATE marks SET after = ? WHERE service_id = ?`, after, id)
 		}
 		return err
 	})

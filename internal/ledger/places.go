@@ -252,9 +252,8 @@ func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 		if stored.ID, err = g.savePlace(ctx, tx, stored); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `
-			INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, 'ask', 0) ON CONFLICT DO NOTHING`,
-			stored.Name, sqlite.Stamp(g.config.Now().Add(reconcile.ProbeTime)))
+		due := sql.Null[int64]{V: sqlite.Stamp(g.config.Now().Add(reconcile.ProbeTime)), Valid: true}
+		_, err = addName(ctx, tx, stored.Name, reconcile.LaneAsked, due)
 		return err
 	})
 	if err == nil {

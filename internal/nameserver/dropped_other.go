@@ -1,8 +1,8 @@
-//go:build !linux || !(amd64 || arm64 || arm || riscv64)
+//go:build !(amd64 || arm64 || arm || riscv64)
 
 package nameserver
 
 import "syscall"
 
-// dropped returns 0: other systems do not report the number this way.
+// dropped returns 0: package syscall lacks the call on the other architectures.
 func dropped(syscall.RawConn) uint32 { return 0 }

@@ -4,7 +4,7 @@
 // order and at least once. A receiver that fails for a while gets the message later; one that refuses for
 // good, or for a day, is stopped until its target is saved again.
 //
-// Each kind of receiver has a file with its template and its judge. The sender knows no kind.
+// Each kind of receiver has a template and a judge. The sender knows no kind.
 package notify
 
 import (
@@ -176,7 +176,7 @@ func (t Target) Unmask(stored Target) (Target, error) {
 	return t, cmp.Or(noURL, noSecret)
 }
 
-// forms are the addresses of receivers as the vendors' pages have them (see the files of the kinds): an example, and what others
+// forms are the addresses of receivers as the vendors' pages have them: an example, and what others
 // have in common with it, wherever a server or a relay of the operator's own is: the path, and a member of the query.
 var forms = map[Kind]struct{ example, path, member string }{
 	DingTalk:     {"https://oapi.dingtalk.com/robot/send?access_token=<token>", `/robot/send$`, "access_token"},

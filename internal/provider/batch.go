@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -170,9 +169,8 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 	c.check(z, all)
 	todo := all.left()
 	// All callers take the turns in the same order, so that there is no deadlock.
-	sort.SliceStable(todo, func(i, j int) bool {
-		a, b := todo[i], todo[j]
-		return cmp.Or(cmp.Compare(a.at.name, b.at.name), cmp.Compare(a.at.kind, b.at.kind)) < 0
+	slices.SortStableFunc(todo, func(a, b *job) int {
+		return cmp.Or(cmp.Compare(a.at.name, b.at.name), cmp.Compare(a.at.kind, b.at.kind))
 	})
 	for i, j := range todo {
 		turn := c.turn(j.at)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -139,10 +138,7 @@ func desired(state State, n Name, addresses Addresses) Target {
 // TXT record with our mark comes first.
 func siblings(wanted map[Sibling]valueAt, places map[Sibling][]Place) []Sibling {
 	all := slices.AppendSeq(slices.Collect(maps.Keys(wanted)), maps.Keys(places))
-	sort.SliceStable(all, func(i, j int) bool {
-		a, b := all[i], all[j]
-		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(string(a.Type), string(b.Type))) < 0
-	})
+	slices.SortFunc(all, func(a, b Sibling) int { return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Type, b.Type)) })
 	return slices.Compact(all)
 }
 

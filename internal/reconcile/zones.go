@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"meshddns/internal/daemon"
@@ -60,9 +59,8 @@ func (e *Engine) DownZones() (down []ZoneState) {
 		}
 	}
 	n.mu.Unlock()
-	sort.SliceStable(down, func(i, j int) bool {
-		a, b := down[i], down[j]
-		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Zone, b.Zone), a.Since.Compare(b.Since), cmp.Compare(reason(a.Fault), reason(b.Fault))) < 0
+	slices.SortStableFunc(down, func(a, b ZoneState) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Zone, b.Zone), a.Since.Compare(b.Since), cmp.Compare(reason(a.Fault), reason(b.Fault)))
 	})
 	down = slices.CompactFunc(down, func(a, b ZoneState) bool { return a.Provider == b.Provider && a.Zone == b.Zone })
 	return down[:min(len(down), downZones)]

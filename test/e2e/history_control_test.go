@@ -91,7 +91,7 @@ var historyControls = []historyControl{
 		within: 300, finds: `.`,
 	},
 	{
-		name: "a time far ahead is waited for", file: "internal/reconcile/clock.go",
+		name: "a time far ahead is waited for", file: "internal/reconcile/lane.go",
 		old: "return at.After(now) && at.Sub(now) <= longest", new: "return at.After(now)",
 		within: 300, finds: `.`,
 	},
