@@ -102,7 +102,7 @@ func TestZoneAndLeftover(t *testing.T) {
 	place := reconcile.Place{ID: 7, Name: "a\x00", Standing: "v\x1b", Fault: down, Attempts: 3, Account: reconcile.Account{Provider: "alidns", AccessKeyID: "id", Secret: "sesame-sesame"}}
 	got := NewLeftover(place, "since", since, msg.English)
 	want := Leftover{
-		ID: "7", Name: "a?", Provider: "alidns", AccessKeyID: "id", Value: "v?", Error: down.In(msg.English), Attempts: 3, Since: "since", NextAt: since,
+		ID: "7", Name: "a?", Provider: "alidns", AccessKeyID: "id", Value: "v?", Code: "credentials", Error: down.In(msg.English), Attempts: 3, Since: "since", NextAt: since,
 	}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
