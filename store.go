@@ -673,7 +673,7 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (freed 
 		if err != nil {
 			return err
 		}
-		next := slices.ContainsFunc(state.Names[0].Usages, func(o reconcile.Usage) bool { return !o.Releasing })
+		next := state.Names[0].Wants()
 		leave := force || state.UpsertOnly && !next // a value that another usage replaces is no leftover
 		freed = leave || !u.Network.Valid || slices.Contains(reconcile.Free(state.Names[0], state.UpsertOnly), id)
 		if leave {
@@ -694,7 +694,8 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (freed 
 			}
 		}
 		lane := reconcile.LaneAsked
-		if leave || len(state.Names[0].Places) == 0 {
+		waited := slices.ContainsFunc(state.Names[0].Usages, func(o reconcile.Usage) bool { return o.ID == id && o.Shown.Rival != "" })
+		if leave || len(state.Names[0].Places) == 0 || freed && waited && next && state.Paused.Code != "" { // nothing of it stands
 			lane = reconcile.LaneChanged
 		}
 		if err := s.ledger.MarkDue(ctx, tx, u.Name, lane); err != nil {

@@ -178,14 +178,10 @@ func (t *Table) forget(ctx context.Context, kept map[key]bool) error {
 			continue
 		}
 		err := t.DB.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			name, err := ledger.UsageName(ctx, tx, k.usage)
-			if err != nil || name == "" {
-				return err
-			}
 			if _, err := tx.ExecContext(ctx, `DELETE FROM dead_endpoints WHERE usage = ? AND endpoint = ?`, k.usage, k.endpoint); err != nil {
 				return err
 			}
-			return t.Ledger.MarkDue(ctx, tx, name, reconcile.LaneNode)
+			return t.Ledger.MarkNode(ctx, tx, k.usage)
 		})
 		if err != nil {
 			return err
@@ -205,7 +201,7 @@ type change struct {
 // released meanwhile changes nothing.
 func (t *Table) save(ctx context.Context, changes []change) error {
 	return t.DB.Tx(events.By(ctx, By), func(ctx context.Context, tx *sql.Tx) error {
-		changed := false
+		changed := map[int64]bool{} // usages
 		for _, c := range changes {
 			kind := events.EndpointAlive
 			query, args := `DELETE FROM dead_endpoints WHERE usage = ? AND endpoint = ?`, []any{c.usage, c.endpoint}
@@ -221,15 +217,17 @@ func (t *Table) save(ctx context.Context, changes []change) error {
 			if count == 0 {
 				continue
 			}
-			changed = true
+			changed[c.usage] = true
 			if err := t.Events.Add(ctx, tx, eventOf(kind, c)); err != nil {
 				return err
 			}
 		}
-		if !changed {
-			return nil
+		for usage := range changed {
+			if err := t.Ledger.MarkNode(ctx, tx, usage); err != nil {
+				return err
+			}
 		}
-		return t.Ledger.MarkDue(ctx, tx, changes[0].of.Name, reconcile.LaneNode)
+		return nil
 	})
 }
 

@@ -61,7 +61,7 @@ func (t *Table) PutChallenge(ctx context.Context, l Lease, value string, updated
 			_, err = tx.ExecContext(ctx, `UPDATE leases SET acme = 2 WHERE seq = ?`, l.Seq)
 		}
 		if err == nil {
-			err = t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
+			err = t.config.Ledger.MarkNode(ctx, tx, l.Usage)
 		}
 		return err
 	})
@@ -95,7 +95,7 @@ func (t *Table) DropChallenge(ctx context.Context, l Lease, value string) (dropp
 		if err != nil {
 			return err
 		}
-		return t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
+		return t.config.Ledger.MarkNode(ctx, tx, l.Usage)
 	})
 }
 
@@ -115,11 +115,11 @@ func (t *Table) endChallenges(ctx context.Context, ahead time.Duration) error {
 			return err
 		}
 		err = t.config.Database.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
-			names, err := sqlite.Collect(ctx, tx, sqlite.Text, `
+			usages, err := sqlite.Collect(ctx, tx, scanSeq, `
 				DELETE FROM challenges WHERE seq IN (SELECT seq FROM challenges WHERE put_at < ? OR put_at > ? LIMIT ? + 0)
-				RETURNING (SELECT name FROM usages WHERE seq = usage)`, since, until, endBatch)
-			for i := 0; i < len(names) && err == nil; i++ {
-				err = t.config.Ledger.MarkDue(ctx, tx, names[i], reconcile.LaneNode)
+				RETURNING usage`, since, until, endBatch)
+			for i := 0; i < len(usages) && err == nil; i++ {
+				err = t.config.Ledger.MarkNode(ctx, tx, usages[i])
 			}
 			return err
 		})

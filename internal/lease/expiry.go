@@ -9,7 +9,6 @@ import (
 
 	"meshddns/internal/daemon"
 	"meshddns/internal/events"
-	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
 
@@ -76,8 +75,7 @@ func (t *Table) endGone(ctx context.Context, now time.Time) error {
 	if len(over) == 0 {
 		return nil
 	}
-	scan := func(row sqlite.Scanner) (seq int64, err error) { err = row.Scan(&seq); return seq, err }
-	stay, err := sqlite.Collect(ctx, t.config.Database.Reader, scan, `
+	stay, err := sqlite.Collect(ctx, t.config.Database.Reader, scanSeq, `
 		SELECT l.seq FROM leases l JOIN bindings b ON b.seq = l.usage
 		WHERE l.seq IN (SELECT value FROM json_each(?)) AND l.endpoints <> '[]' AND b.status <> 'releasing' ORDER BY l.seq`, string(events.JSON(over)))
 	if err != nil {
@@ -203,17 +201,16 @@ func (t *Table) endAll(ctx context.Context, seqs []int64, now time.Time) (faults
 func (t *Table) endTogether(ctx context.Context, seqs []int64, now time.Time) error {
 	seqs = t.clocks.begin(seqs, now)
 	err := t.config.Database.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
-		names := map[string]bool{}
+		usages := map[int64]bool{}
 		for _, seq := range seqs {
-			name, err := t.expire(ctx, tx, seq, now)
+			usage, err := t.expire(ctx, tx, seq, now)
 			if err != nil {
 				return err
 			}
-			names[name] = true
+			usages[usage] = true
 		}
-		delete(names, "")
-		for name := range names {
-			if err := t.config.Ledger.MarkDue(ctx, tx, name, reconcile.LaneNode); err != nil {
+		for usage := range usages { // there is none with the seq 0
+			if err := t.config.Ledger.MarkNode(ctx, tx, usage); err != nil {
 				return err
 			}
 		}
@@ -224,6 +221,8 @@ func (t *Table) endTogether(ctx context.Context, seqs []int64, now time.Time) er
 	}
 	return err
 }
+
+func scanSeq(row sqlite.Scanner) (seq int64, err error) { err = row.Scan(&seq); return seq, err }
 
 // begin marks leases whose time is still over as ending, and returns them. From then on a renewal
 // takes a transaction.
@@ -249,23 +248,23 @@ func (c *clocks) ended(seq int64, now time.Time) {
 	}
 }
 
-// expire withdraws the endpoints of a lease that is still ending, and returns the name that is due by that, "" for none.
-func (t *Table) expire(ctx context.Context, tx *sql.Tx, seq int64, now time.Time) (name string, err error) {
+// expire withdraws the endpoints of a lease that is still ending, and returns its usage, 0 for none.
+func (t *Table) expire(ctx context.Context, tx *sql.Tx, seq int64, now time.Time) (usage int64, err error) {
 	if !t.clocks.read(seq).ending { // it was renewed after begin
-		return "", nil
+		return 0, nil
 	}
 	sqlite.Touch(ctx, expired{seq, now})
 	l, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.seq = ? AND l.endpoints <> '[]'`, seq))
 	if err == ErrUnknown {
-		return "", nil // it went with its usage
+		return 0, nil // it went with its usage
 	}
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	if _, err := tx.ExecContext(ctx, `UPDATE leases SET endpoints = '[]' WHERE seq = ?`, seq); err != nil {
-		return "", err
+		return 0, err
 	}
-	return l.Name, t.config.Events.Add(ctx, tx, l.event(events.LeaseExpired, listed(l.Endpoints), []string{}))
+	return l.Usage, t.config.Events.Add(ctx, tx, l.event(events.LeaseExpired, listed(l.Endpoints), []string{}))
 }
 
 // WriteMetrics writes the figures of the leases.

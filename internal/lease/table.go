@@ -454,7 +454,7 @@ func (t *Table) change(ctx context.Context, tx *sql.Tx, seq int64, told []string
 	if err := t.config.Events.Add(ctx, tx, l.event(events.LeaseRenewed, listed(l.Endpoints), endpoints)); err != nil {
 		return nil, false, err
 	}
-	return endpoints, true, t.config.Ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
+	return endpoints, true, t.config.Ledger.MarkNode(ctx, tx, l.Usage)
 }
 
 func shownAddr(a netip.Addr) string {

@@ -121,6 +121,24 @@ func TestMarkDue(t *testing.T) {
 	}
 }
 
+// TestMarkNode has nodes change usages of one name: a change of the one that waits makes nothing due.
+func TestMarkNode(t *testing.T) {
+	b := newBook(t)
+	b.service("example.com", b.account("token", "one"))
+	name := b.reserve("example.com", "a", 1, "active")
+	b.reserve("example.com", "a", 2, "active")
+	b.due(name, reconcile.LaneChanged)
+	b.due(name, reconcile.LaneChanged) // with the usages that are known by then
+	for usage, due := range map[int64]bool{1: true, 2: false, 3: false} {
+		version := b.name(name).Version
+		b.settle(reconcile.Due{Name: name, Version: version})
+		b.tx(func(ctx context.Context, tx *sql.Tx) error { return b.MarkNode(ctx, tx, usage) })
+		if n := b.name(name); (n.Version > version) != due || n.Due.IsZero() == due || due && n.Lane != reconcile.LaneNode {
+			t.Errorf("usage %d of %s: %+v", usage, b.shown(name), n)
+		}
+	}
+}
+
 // TestSettleAfterAChange has a name that has changed while it was worked on: it stays due, and its
 // mark, but a look is stored.
 func TestSettleAfterAChange(t *testing.T) {

@@ -93,6 +93,17 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 	return g.storeShown(ctx, tx, []string{name})
 }
 
+// MarkNode makes the name of a usage due after a change by a node or a check, unless the usage waits for its name: then it
+// has no records, and the writes that the change may cause are the owner's.
+func (g *Ledger) MarkNode(ctx context.Context, tx *sql.Tx, usage int64) error {
+	var name string
+	err := tx.QueryRowContext(ctx, `SELECT name FROM usages WHERE seq = ? AND rival = ''`, usage).Scan(&name)
+	if err != nil {
+		return sqlite.Absent(err, nil)
+	}
+	return g.MarkDue(ctx, tx, name, reconcile.LaneNode)
+}
+
 // AddName stores the name of a new usage if it is not known, and reports whether it was. own is the name of the
 // configuration's record. With a configuration the name is due at once. Without one nothing is published, and the
 // name waits for the pass that a new configuration requests.

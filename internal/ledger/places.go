@@ -182,7 +182,7 @@ func (g *Ledger) known(ctx context.Context, tx *sql.Tx, places []reconcile.Place
 
 // Leave makes the places of a name leftovers, if no value is wanted at the name.
 func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error {
-	if slices.ContainsFunc(n.Usages, func(o reconcile.Usage) bool { return !o.Releasing }) || n.Own != nil {
+	if n.Wants() {
 		return nil
 	}
 	var left []reconcile.Place

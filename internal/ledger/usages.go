@@ -145,12 +145,6 @@ func SelectUsage(ctx context.Context, q sqlite.Queryer, id string) (mesh.Usage, 
 	return u, err
 }
 
-// UsageName reads the name of a usage by its seq, "" for one that is not there.
-func UsageName(ctx context.Context, tx *sql.Tx, seq int64) (name string, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT name FROM usages WHERE seq = ?`, seq).Scan(&name)
-	return name, sqlite.Absent(err, nil)
-}
-
 // Found reads at most limit usages after a seq that a search is about, in the order of their reservation. A prefix is
 // looked for below the zones of the first thousand services.
 func (g *Ledger) Found(ctx context.Context, s mesh.Search, after int64, limit int) ([]mesh.Usage, error) {

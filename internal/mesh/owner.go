@@ -34,6 +34,13 @@ func (p Program) has(name string) bool {
 	return slices.Contains(p.Hosts, name) || p.Catalog != "" && dns.Within(name, p.Catalog)
 }
 
+// keeps reports whether an owner name of a usage is the program's. A challenge gives a certificate for *.<parent>, which may be
+// valid for a host of the program below.
+func (p Program) keeps(owner, parent string) bool {
+	certifies := func(host string) bool { return owner == ChallengeName(parent) && dns.Within(host, parent) }
+	return p.has(parent) || p.has(owner) || slices.ContainsFunc(p.Hosts, certifies)
+}
+
 // Title is what a usage may do at an owner name.
 type Title int
 
@@ -88,7 +95,7 @@ func (o Owners) Title(at int, owner, recordType string) Title {
 		return Warned
 	case full:
 		return Owned
-	case o.Program.has(dns.Parent(o.Name)) || o.Program.has(owner):
+	case o.Program.keeps(owner, dns.Parent(o.Name)):
 		return Barred
 	case record && c.Tenant:
 		return Contested

@@ -3,6 +3,7 @@ package mesh
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -12,7 +13,7 @@ const ownerName, ownerP = "_mesh.p.example.com", "p.example.com"
 func eachGround(try func(Ground)) {
 	for _, inner := range []string{"", ownerP, "deep.p.example.com"} {
 		for _, own := range []string{"", ownerName, ownerP, "_acme-challenge.p.example.com"} {
-			for _, program := range []Program{{}, {Hosts: []string{ownerP}}, {Hosts: []string{"ip4p.p.example.com"}}, {Catalog: "_dnsaddr.p.example.com"}, {Catalog: ownerP}} {
+			for _, program := range []Program{{}, {Hosts: []string{ownerP}}, {Hosts: []string{"ip4p.p.example.com"}}, {Hosts: []string{"ns1.deep." + ownerP}}, {Catalog: "_dnsaddr.p.example.com"}, {Catalog: ownerP}} {
 				try(Ground{inner, own, program})
 			}
 		}
@@ -83,7 +84,8 @@ func wantTitle(g Ground, claims []Claim, at, holder int, owner string) Title {
 		panic(fmt.Sprint("nobody holds the name: ", claims))
 	}
 	joins := holder >= 0 && active(c) && (at == holder || c.Network == claims[holder].Network && (!c.Tenant || c.Service == claims[holder].Service))
-	inProgram := g.Program.has(ownerP) || g.Program.has(owner)
+	hostBelow := slices.ContainsFunc(g.Program.Hosts, func(host string) bool { return strings.HasSuffix(host, "."+ownerP) })
+	inProgram := g.Program.has(ownerP) || g.Program.has(owner) || hostBelow && owner == ChallengeName(ownerP)
 	switch {
 	case !joins:
 		return Contested

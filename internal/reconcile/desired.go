@@ -116,6 +116,12 @@ func desired(state State, n Name, addresses Addresses) Target {
 	w := wantedAt(n)
 	values, made := w.values(n, state.Owner, addresses)
 	t := Target{Name: n, Refusals: append(w.refused(n), made.refused(w)...)}
+	var released []string
+	for _, u := range n.Usages {
+		if u.Releasing && u.Network != w.network {
+			released = append(released, u.Network)
+		}
+	}
 	places := map[Sibling][]Place{}
 	for _, p := range n.Places {
 		places[p.Sibling] = append(places[p.Sibling], p)
@@ -125,7 +131,7 @@ func desired(state State, n Name, addresses Addresses) Target {
 	}
 	for i := range t.Records {
 		g := &t.Records[i].goal
-		g.owner, g.adopted = state.Owner, state.Adopted
+		g.owner, g.adopted, g.released = state.Owner, state.Adopted, released
 		t.Records[i].made = made
 		if state.UpsertOnly && !g.open && !mesh.IsProbe(t.Records[i].Place.Doubt.Value) { // probes and challenges are withdrawn in every mode
 			g.mode = UpsertOnly
@@ -421,6 +427,12 @@ func (r *Record) choosePlace(places []Place) {
 			r.Place = p
 		}
 	}
+}
+
+// Wants reports whether a value is wanted at the name: that of a usage that has it, or of the configuration's record.
+func (n Name) Wants() bool {
+	w := wantedAt(n)
+	return w.network != "" || w.own
 }
 
 // refused returns the networks whose usages do not get the name, the configuration's record if it

@@ -240,6 +240,7 @@ func TestFree(t *testing.T) {
 		"a write's outcome is unknown":  {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{doubted}}, nil},
 		"a tombstone in doubt":          {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{{ID: 5, State: Withdrawn, Doubt: Doubt{Value: testValue("1")}}}}, nil},
 		"the same network wants it too": {Name{Usages: []Usage{releasing(used(1, &accountA)), used(1, &accountA)}, Places: []Place{stands(5, accountA, Published, "1")}}, []string{"u1"}},
+		"the same network waits for it": {Name{Usages: []Usage{releasing(used(1, &accountA)), used(3, &accountA), used(1, &accountA)}, Places: []Place{stands(5, accountA, Published, "1")}}, nil},
 		"two of three": {Name{Usages: []Usage{releasing(used(1, &accountA)), releasing(used(2, &accountA)), used(3, &accountA)},
 			Places: []Place{stands(5, accountA, Published, "3")}}, []string{"u1", "u2"}},
 	} {

@@ -479,18 +479,18 @@ func (p Place) identity(q Place) Identity {
 func (p Place) Apart(q Place) bool { return p.Account.ID != q.Account.ID && p.identity(q) == OtherZone }
 
 // Free returns the ids of the released usages that can be deleted: no value of their
-// network can stand at the name any more. Two exceptions do not hold a usage: a value that
-// another usage of the network wants, and leftovers in mode upsert-only.
+// network can stand at the name any more. Two exceptions do not hold a usage: a value of the
+// network that now has the name, and leftovers in mode upsert-only.
 func Free(n Name, upsertOnly bool) (ids []string) {
+	wanted := wantedAt(n).network
 	for _, u := range n.Usages {
 		if !u.Releasing {
 			continue
 		}
-		wanted := slices.ContainsFunc(n.Usages, func(o Usage) bool { return !o.Releasing && o.Network == u.Network })
 		held := slices.ContainsFunc(n.Places, func(p Place) bool {
 			return p.holds(u.Network) && !(upsertOnly && p.State == Leftover)
 		})
-		if wanted || !held {
+		if u.Network == wanted || !held {
 			ids = append(ids, u.ID)
 		}
 	}

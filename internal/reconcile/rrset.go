@@ -34,6 +34,7 @@ type goal struct {
 	doubt    Doubt  // values of ours that may stand
 	mode     Mode
 	spared   *string  // the network whose values stay in any case; nil for none
+	released []string // networks whose values only a released usage had: in mode LookOnly they go, too
 	sibling  bool     // the values are those of a sibling record
 	open     bool     // of a sibling record: values that are not ours may stand beside
 	gone     string   // of a sibling record: values of ours that stood and may come back
@@ -62,6 +63,11 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, conflict error)
 	switch {
 	case g.want == "" || there:
 	case g.mode == LookOnly:
+		for _, v := range seen.Values {
+			if ours, _ := g.ours(v.Text()); ours && slices.Contains(g.released, mesh.Network(v.Text())) {
+				change.Remove = append(change.Remove, v)
+			}
+		}
 		return change, conflict
 	case conflict == nil || slices.ContainsFunc(seen.Values, func(v provider.Value) bool { ours, _ := g.ours(v.Text()); return ours }):
 		change.Add = []provider.Value{{g.want}}

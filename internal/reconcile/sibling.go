@@ -86,15 +86,17 @@ func (g goal) planSibling(seen provider.RRset) (change provider.Change, conflict
 			change.Add = append(change.Add, provider.Value{value})
 		}
 	}
+	network := mesh.Network(cmp.Or(g.standing, g.doubt.Value, g.gone))
 	if g.mode == LookOnly && len(change.Add) > 0 {
-		change.Add = nil
-		return change, g.foreign(seen)
+		if change.Add = nil; !slices.Contains(g.released, network) {
+			return change, g.foreign(seen)
+		}
 	}
 	conflict = g.foreign(seen)
 	if excluded := conflict != nil && (!g.open || g.unseen(seen) != nil); excluded && !slices.ContainsFunc(seen.Values, func(v provider.Value) bool { return g.knows(v.Text()) }) {
 		change.Add = nil // nothing of ours stands there, and a client would read both
 	}
-	keeps := g.mode == UpsertOnly && g.want == "" || g.spared != nil && mesh.Network(cmp.Or(g.standing, g.doubt.Value, g.gone)) == *g.spared
+	keeps := g.mode == UpsertOnly && g.want == "" || g.spared != nil && network == *g.spared
 	for _, v := range seen.Values {
 		if text := v.Text(); !keeps && g.knows(text) && !slices.Contains(want, text) {
 			change.Remove = append(change.Remove, v)

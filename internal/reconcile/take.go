@@ -65,7 +65,12 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 func (e *Engine) start(target Target, why taking, back bool) *task {
 	n := target.Name
 	t := &task{name: n, taken: e.config.Now(), places: slices.Clone(n.Places), page: why.page, during: e.pass, again: why.lane.OfZone(), priority: why.priority()}
-	t.look = why.lane == LaneLook && (why.manual && e.pass == nil || n.waits(t.taken))
+	switch paused := why.manual && e.pass == nil; why.lane {
+	case LaneLook:
+		t.look = paused || n.waits(t.taken)
+	case LaneAsked: // the next owner's values wait for a person, and those of the released one go
+		t.look = paused && n.Releases() && slices.ContainsFunc(target.Records, func(r Record) bool { return !r.withdraws() })
+	}
 	t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1 && !back
 	e.busy[n.Name] = t
 	e.enqueue(t, target, why)

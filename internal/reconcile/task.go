@@ -119,14 +119,17 @@ func (t *task) counts() bool {
 // name, 0 for none. news is false if nothing about the name has to be stored. A look that failed is repeated in
 // LaneLook, because a task from the zone's lane would write what waits.
 func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
-	bad := slices.ContainsFunc(t.outcomes, Outcome.bad)
-	if d = t.next; t.look && !d.At.IsZero() {
+	bad, asked := slices.ContainsFunc(t.outcomes, Outcome.bad), t.name.Lane == LaneAsked
+	switch d = t.next; {
+	case t.look && !d.At.IsZero():
 		d = Due{Look: now.Add(lookAgain)}
+	case t.look && asked && slices.ContainsFunc(t.outcomes, Outcome.open):
+		d = Due{At: now, Lane: LaneHeld}
 	}
 	if slices.ContainsFunc(t.follow, t.done) && !(t.look && slices.ContainsFunc(t.outcomes, Outcome.open)) {
 		d = Due{At: now, Lane: LaneAsked}
 	}
-	d.Kept = t.look && d.At.IsZero()
+	d.Kept = t.look && d.At.IsZero() && !asked
 	if look := nextLook(t.places); !d.Lane.OfZone() && !look.IsZero() {
 		switch d.Look = look; {
 		case look.After(now):

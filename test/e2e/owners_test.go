@@ -31,7 +31,7 @@ func newOwnerWorld(t *testing.T) *ownerWorld {
 		t.Fatal(err)
 	}
 	w := &ownerWorld{as: map[string]*program{}}
-	w.program, w.nodes = startNodes(t, filepath.Join(dir, "meshddns.db"), "-token-file", file, "-ipv4", "192.31.195.9", "-dns-catalog", "catalog.mesh.example.com")
+	w.program, w.nodes = startNodes(t, filepath.Join(dir, "meshddns.db"), "-token-file", file, "-ipv4", "192.31.195.9", "-dns-catalog", "catalog.mesh.example.com", "-dns-host", "ns.example.com,ns1.host.example.com")
 	for _, token := range []string{"boss", "elder", "twin", "outer"} {
 		p := &program{t: t, log: w.log, http: w.http}
 		p.connect()
@@ -76,14 +76,15 @@ var ownerRows = map[string]struct {
 	network                    int
 	record                     string
 }{
-	"no other usage has it":                                                     {"twin", "twin", "free", "free.mesh.example.com", 5, ""},
-	"a usage of another service has it, for the same network":                   {"twin", "twin", "office", "office.mesh.example.com", 777, ""},
-	"a usage of another service has it, for another network":                    {"twin", "twin", "office", "office.mesh.example.com", 5, ""},
-	"the configuration's record has it":                                         {"twin", "twin", "cfg", "cfg.mesh.example.com", 5, "_mesh.cfg.mesh"},
-	"no other domain is there or below":                                         {"twin", "twin", "free", "free.mesh.example.com", 5, ""},
-	"the domain of another service, or of the configuration, is there or below": {"outer", "outer", "mesh", "mesh.example.com", 5, ""},
-	"the program answers for the name: `ns.<zone>`, a `-dns-host`, the catalog": {"twin", "twin", "ns", "ns.mesh.example.com", 5, ""},
-	"the configuration's TXT record is there":                                   {"twin", "twin", "txt", "txt.mesh.example.com", 5, "txt.mesh"},
+	"no other usage has it":                                                                   {"twin", "twin", "free", "free.mesh.example.com", 5, ""},
+	"a usage of another service has it, for the same network":                                 {"twin", "twin", "office", "office.mesh.example.com", 777, ""},
+	"a usage of another service has it, for another network":                                  {"twin", "twin", "office", "office.mesh.example.com", 5, ""},
+	"the configuration's record has it":                                                       {"twin", "twin", "cfg", "cfg.mesh.example.com", 5, "_mesh.cfg.mesh"},
+	"no other domain is there or below":                                                       {"twin", "twin", "free", "free.mesh.example.com", 5, ""},
+	"the domain of another service, or of the configuration, is there or below":               {"outer", "outer", "mesh", "mesh.example.com", 5, ""},
+	"the program answers for the name: `ns.<zone>`, a `-dns-host`, the catalog":               {"outer", "outer", "ns", "ns.example.com", 5, ""},
+	"a `-dns-host` lies below, for which a certificate of `*.p.d` may be valid: certificates": {"outer", "outer", "host", "host.example.com", 5, ""},
+	"the configuration's TXT record is there":                                                 {"twin", "twin", "txt", "txt.mesh.example.com", 5, "txt.mesh"},
 }
 
 var ownerRow = regexp.MustCompile("(?m)^\\| (.+) \\| `([a-z_]+)`(, with a warning)? \\| `([a-z_]+)`(, with a warning)? \\|$")
@@ -145,6 +146,11 @@ func (w *ownerWorld) attack(t *testing.T, title, service, token, prefix, p strin
 		if want == "conflict" && (shown != before || challenge.status != 409 || code != "conflict") {
 			t.Errorf("%s: DNS has\n%s\nbefore\n%s\nthe challenge: %d %s", title, shown, before, challenge.status, challenge.body)
 		}
+	case strings.Contains(title, ": certificates, by"):
+		if !stands["mesh1"] || !stands["a"] || !stands["hostport"] || stands["acme"] || challenge.status != 403 || code != want {
+			t.Errorf("%s: %v, the challenge %d %s, in\n%s", title, stands, challenge.status, challenge.body, shown)
+		}
+		warned = false // only the node asks for certificates
 	case want == "name_not_allowed":
 		if !stands["mesh1"] || stands["a"] || stands["hostport"] || stands["acme"] || challenge.status != 403 || code != want || strings.Count(usage, want) == 0 && !strings.Contains(usage, `"state":"failed"`) {
 			t.Errorf("%s: %v, the challenge %d %s, in\n%s\n%s", title, stands, challenge.status, challenge.body, shown, usage)
