@@ -102,6 +102,9 @@ func (s *Nodes) hook(r *http.Request, l Lease) (web.Reply, error) {
 	if err != nil {
 		return web.Reply{}, web.Fail(msg.QueryInvalid, "port", "1..65535")
 	}
+	if query.Has("proto") && query.Get("proto") == "" { // of a script whose variable is empty, which means one scheme
+		return web.Reply{}, web.Fail(msg.QueryInvalid, "proto", "tcp, udp")
+	}
 	endpoint := cmp.Or(query.Get("proto"), "tcp") + "://" + netip.AddrPortFrom(address, uint16(port)).String()
 	return s.renew(r, l, []string{endpoint}, Keep{Scheme: query.Get("proto")})
 }
