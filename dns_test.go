@@ -363,6 +363,9 @@ func TestCAA(t *testing.T) {
 		}
 		before := asked.Load()
 		response, answer := a.Do(t, "POST", "/api/v1/ddns/usages/"+usage+"/leases?replace=1", headers, body)
+		for try := 1; want != "" && key == "" && try < 5 && !strings.Contains(answer, `"warnings"`); try++ { // a busy machine takes longer than the look
+			response, answer = a.Do(t, "POST", "/api/v1/ddns/usages/"+usage+"/leases?replace=1", headers, body)
+		}
 		var made struct{ Data struct{ Warnings []string } }
 		if err := json.Unmarshal([]byte(answer), &made); err != nil || response.StatusCode != 200 || strings.Join(made.Data.Warnings, "; ") != want {
 			t.Errorf("%s: %v, %d %s, want %q", what, err, response.StatusCode, answer, want)
