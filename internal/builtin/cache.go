@@ -92,10 +92,8 @@ func (c *Cache) Size() (names, octets int, complete bool) {
 // WriteMetrics writes the cache's metrics.
 func (c *Cache) WriteMetrics(page *daemon.Page) {
 	names, octets, _ := c.Size()
-	page.Family("meshddns_dns_cached_names", "gauge", "Names of the built-in zones in memory; 0 while the database answers.")
-	page.Figure(uint64(names))
-	page.Family("meshddns_dns_cached_bytes", "gauge", "Memory that they take.")
-	page.Figure(uint64(octets))
+	page.Single("meshddns_dns_cached_names", "gauge", "Names of the built-in zones in memory; 0 while the database answers.", uint64(names))
+	page.Single("meshddns_dns_cached_bytes", "gauge", "Memory that they take.", uint64(octets))
 }
 
 // look returns the data at a name; ok is false if the cache is not complete.

@@ -107,8 +107,7 @@ func (q *LogQueue) WriteMetrics(page *Page) {
 	q.mu.Lock()
 	dropped := q.dropped
 	q.mu.Unlock()
-	page.Family("meshddns_log_dropped_lines_total", "counter", "Lines of the log that were dropped, because nothing took them.")
-	page.Figure(dropped)
+	page.Single("meshddns_log_dropped_lines_total", "counter", "Lines of the log that were dropped, because nothing took them.", dropped)
 }
 
 // Close returns when all lines are written, or after a second.

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +43,12 @@ func (p *Page) Family(name, kind, help string) {
 // Figure writes one sample of the family.
 func (p *Page) Figure(value uint64, labels ...Label) {
 	fmt.Fprintf(p.w, "%s%s %d\n", p.name, labelText(labels), value)
+}
+
+// Single writes a family of one sample without labels.
+func (p *Page) Single(name, kind, help string, value uint64) {
+	p.Family(name, kind, help)
+	p.Figure(value)
 }
 
 // Float is Figure for a number with a fraction.
@@ -120,7 +125,7 @@ func (c *Counter) Write(p *Page, name, help string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	keys := slices.Collect(maps.Keys(c.counts))
-	sort.Slice(keys, func(i, j int) bool { return labelText(keys[i][:]) < labelText(keys[j][:]) })
+	slices.SortFunc(keys, func(a, b [maxLabels]Label) int { return strings.Compare(labelText(a[:]), labelText(b[:])) })
 	for _, key := range keys {
 		p.Figure(c.counts[key], key[:]...)
 	}
@@ -179,19 +184,15 @@ func WriteProcess(p *Page) {
 		p.Float(time.Duration(used.Utime.Nano() + used.Stime.Nano()).Seconds())
 	}
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
-		p.Family("process_open_fds", "gauge", "Number of open file descriptors.")
-		p.Figure(uint64(len(open)))
+		p.Single("process_open_fds", "gauge", "Number of open file descriptors.", uint64(len(open)))
 	}
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
-		p.Family("process_max_fds", "gauge", "Maximum number of open file descriptors.")
-		p.Figure(limit.Cur)
+		p.Single("process_max_fds", "gauge", "Maximum number of open file descriptors.", limit.Cur)
 	}
 	if virtual, resident, ok := memory(); ok {
-		p.Family("process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.")
-		p.Figure(virtual)
-		p.Family("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.")
-		p.Figure(resident)
+		p.Single("process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.", virtual)
+		p.Single("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.", resident)
 	}
 }
 

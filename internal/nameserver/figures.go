@@ -73,17 +73,14 @@ func (s *Server) WriteMetrics(page *daemon.Page) {
 	page.Family("meshddns_dns_dropped_total", "counter", "Queries read and not answered: no queries, or above the rate limit.")
 	page.Figure(s.udp.dropped.Load(), udp)
 	page.Figure(s.tcp.dropped.Load(), tcp)
-	page.Family("meshddns_dns_overflow_total", "counter", "Queries over UDP that came faster than they were read.")
-	page.Figure(s.overflow())
+	page.Single("meshddns_dns_overflow_total", "counter", "Queries over UDP that came faster than they were read.", s.overflow())
 	if s.rates != nil {
 		page.Family("meshddns_dns_rate_limited_total", "counter", "Queries over UDP above the rate limit: dropped, truncated or told a cookie.")
 		page.Figure(s.rates.over.Load())
 	}
 	open, _, crowdedOut := s.limiter.Counts()
-	page.Family("meshddns_dns_connections", "gauge", "Open TCP connections.")
-	page.Figure(uint64(open))
-	page.Family("meshddns_dns_connections_crowded_out_total", "counter", "TCP connections that were closed to make room.")
-	page.Figure(crowdedOut)
+	page.Single("meshddns_dns_connections", "gauge", "Open TCP connections.", uint64(open))
+	page.Single("meshddns_dns_connections_crowded_out_total", "counter", "TCP connections that were closed to make room.", crowdedOut)
 	s.transfers.writeMetrics(page)
 }
 

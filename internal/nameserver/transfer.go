@@ -122,10 +122,8 @@ func (t *transfers) writeMetrics(page *daemon.Page) {
 		page.Figure(t.sent[kind].Load(), label, daemon.Label{Name: "result", Value: "sent"})
 		page.Figure(t.failed[kind].Load(), label, daemon.Label{Name: "result", Value: "failed"})
 	}
-	page.Family("meshddns_dns_transfers_refused_total", "counter", "Queries for transfers over TCP that were refused.")
-	page.Figure(t.refused.Load())
-	page.Family("meshddns_dns_transfer_octets_total", "counter", "Octets of the messages of transfers.")
-	page.Figure(t.octets.Load())
+	page.Single("meshddns_dns_transfers_refused_total", "counter", "Queries for transfers over TCP that were refused.", t.refused.Load())
+	page.Single("meshddns_dns_transfer_octets_total", "counter", "Octets of the messages of transfers.", t.octets.Load())
 }
 
 // ask takes a place among those of a peer that have or wait for one. It reports false if there is none.

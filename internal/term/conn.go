@@ -5,6 +5,12 @@ import (
 	"context"
 	"net"
 	"syscall"
+	"time"
+)
+
+const (
+	tcpUserTimeout = 18               // TCP_USER_TIMEOUT, <linux/tcp.h>
+	queueTime      = 10 * time.Second // see Dial
 )
 
 // Dial connects as a dialer does. If ctx has a term (Term.Context), the connection writes no octet after its end: each system
@@ -33,6 +39,14 @@ func Dial(ctx context.Context, dialer net.Dialer, network, address string) (net.
 	c := &bounded{Conn: conn, term: t, raw: raw}
 	c.release = context.AfterFunc(t.ended, func() { c.drop() })
 	return c, nil
+}
+
+// limitQueue makes the kernel give up what the peer of a TCP connection has not acknowledged for queueTime.
+func limitQueue(conn syscall.RawConn) (err error) {
+	closed := conn.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(queueTime.Milliseconds()))
+	})
+	return cmp.Or(err, closed)
 }
 
 // bounded is a connection that ends with a term.

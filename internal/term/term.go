@@ -11,11 +11,13 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 )
 
 const (
@@ -115,6 +117,16 @@ func Await(ctx context.Context, path string, log *slog.Logger) (*Term, error) {
 		return nil, fmt.Errorf("-term needs the id of this boot: %w", err)
 	}
 	return await(ctx, &file{path: path, boot: strings.TrimSpace(string(boot)), now: boottime, log: log})
+}
+
+// boottime returns the time of CLOCK_BOOTTIME, as /proc/uptime has it. A clock that cannot be read has passed every end.
+func boottime() float64 {
+	const clockBoottime = 7 // <linux/time.h>
+	var now syscall.Timespec
+	if _, _, fault := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&now)), 0); fault != 0 {
+		return math.Inf(1)
+	}
+	return time.Duration(now.Nano()).Seconds()
 }
 
 func await(ctx context.Context, f *file) (*Term, error) {

@@ -347,6 +347,12 @@ func Private(h http.Header, mediaType string) {
 	h.Set("Cache-Control", "no-store")
 }
 
+// Attachment sets the header of a file that clients store and caches do not.
+func Attachment(h http.Header, mediaType, name string) {
+	Private(h, mediaType)
+	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+}
+
 func send(w http.ResponseWriter, status int, text []byte) {
 	Private(w.Header(), MediaType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))

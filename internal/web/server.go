@@ -89,12 +89,9 @@ func (s *Server) listeners() []net.Listener {
 // WriteMetrics writes the metrics of the connections. Their names begin with a prefix.
 func (s *Server) WriteMetrics(page *daemon.Page, prefix string) {
 	open, working, crowdedOut := s.limiter.Counts()
-	page.Family(prefix+"_connections", "gauge", "Open HTTP connections.")
-	page.Figure(uint64(open))
-	page.Family(prefix+"_requests_in_flight", "gauge", "HTTP requests that are worked on.")
-	page.Figure(uint64(working))
-	page.Family(prefix+"_connections_crowded_out_total", "counter", "HTTP connections that were closed to make room.")
-	page.Figure(crowdedOut)
+	page.Single(prefix+"_connections", "gauge", "Open HTTP connections.", uint64(open))
+	page.Single(prefix+"_requests_in_flight", "gauge", "HTTP requests that are worked on.", uint64(working))
+	page.Single(prefix+"_connections_crowded_out_total", "counter", "HTTP connections that were closed to make room.", crowdedOut)
 }
 
 // Close closes all sockets, when the program cannot start.

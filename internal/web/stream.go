@@ -5,9 +5,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
 	"math"
 	"net/http"
+	"os"
+	"strconv"
 )
 
 // streamPart is the number of octets of an answer that are buffered.
@@ -163,4 +166,20 @@ func (s EventStream) send(text []byte) error {
 		return err
 	}
 	return s.control.Flush()
+}
+
+// SendFile answers with a whole file. It calls atEnd before it sends the last octet, because a client that
+// has the whole file may send its next request at once.
+func SendFile(w http.ResponseWriter, file *os.File, atEnd func()) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+	if _, err := io.CopyN(w, file, max(0, info.Size()-1)); err != nil {
+		return err
+	}
+	atEnd()
+	_, err = io.Copy(w, file)
+	return err
 }

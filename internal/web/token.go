@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -121,6 +122,26 @@ func OpenPrivate(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// onlyOurs reports whether the group's permission of a file of a group lets no one read it but this process's user and groups.
+// With an ACL (acl(5)), such as systemd's for a credential, that permission is the ACL's mask. The form of an ACL is that of
+// linux/posix_acl_xattr.h: a version, then entries of a tag, permissions and an id.
+func onlyOurs(f *os.File, group int) bool {
+	const aclUser, aclOwnGroup, aclGroup, aclRead = 0x02, 0x04, 0x08, 4
+	acl := make([]byte, 64<<10)
+	n, err := syscall.Getxattr(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), "system.posix_acl_access", acl)
+	if err == syscall.ENODATA || err == syscall.ENOTSUP {
+		return inGroup(group)
+	}
+	for at := 4; at < n; at += 8 {
+		tag, id := binary.LittleEndian.Uint16(acl[at:]), int(binary.LittleEndian.Uint32(acl[at+4:]))
+		foreign := tag == aclUser && id != os.Geteuid() || tag == aclOwnGroup && !inGroup(group) || tag == aclGroup && !inGroup(id)
+		if foreign && acl[at+2]&aclRead != 0 {
+			return false
+		}
+	}
+	return err == nil
 }
 
 // inGroup reports whether this process is in a group.

@@ -198,10 +198,10 @@ var controls = []control{
 
 // guestClock makes the clocks of a virtual machine.
 var guestClock = control{
-	program: []mistake{{"internal/term/clock_linux.go", "	return time.Duration(now.Nano()).Seconds()", `	stood, _ := os.ReadFile(os.Getenv("STANDBY_STOOD"))
+	program: []mistake{{"internal/term/term.go", "	return time.Duration(now.Nano()).Seconds()", `	stood, _ := os.ReadFile(os.Getenv("STANDBY_STOOD"))
 	hundredths, _ := strconv.ParseFloat(strings.TrimSpace(string(stood)), 64)
 	return time.Duration(now.Nano()).Seconds() - hundredths/100`},
-		{"internal/term/clock_linux.go", "import (", "import (\n	\"os\"\n	\"strconv\"\n	\"strings\""},
+		{"internal/term/term.go", "import (", "import (\n	\"strconv\""},
 	},
 	agent: []mistake{{"", "now=$((10#${now/./}));", "now=$((10#${now/./} - $(cat \"$STANDBY_STOOD\" 2> /dev/null || echo 0)));"}},
 }
