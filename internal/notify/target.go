@@ -14,7 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"regexp"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -177,17 +177,46 @@ func (t Target) Unmask(stored Target) (Target, error) {
 }
 
 // forms are the addresses of receivers as the vendors' pages have them: an example, and what others
-// have in common with it, wherever a server or a relay of the operator's own is: the path, and a member of the query.
+// have in common with it, wherever a server or a relay of the operator's own is: the last steps of the path, and a member of the query.
 var forms = map[Kind]struct{ example, path, member string }{
-	DingTalk:     {"https://oapi.dingtalk.com/robot/send?access_token=<token>", `/robot/send$`, "access_token"},
-	Feishu:       {"https://open.feishu.cn/open-apis/bot/v2/hook/<id>", `/open-apis/bot/v2/hook/[^/]+$`, ""},
-	WeCom:        {"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=<key>", `/cgi-bin/webhook/send$`, "key"},
-	Bark:         {"https://api.day.app/<key>", `^(/[^/]{1,15})*/[\w-]+/?$`, ""}, // a key has 22 characters; behind it is a text
-	Ntfy:         {"https://ntfy.sh/<topic>", `^/[\w-]{1,64}$`, ""},
-	Gotify:       {"https://<host>/message", `/message$`, ""},
-	Telegram:     {"https://api.telegram.org/bot<token>/sendMessage?chat_id=<id>", `(?i)/bot[^/]+/sendMessage$`, "chat_id"},
-	ServerChan:   {"https://sctapi.ftqq.com/<key>.send", `/[^/]+\.send$`, ""},
-	Healthchecks: {"https://hc-ping.com/<uuid>", `[^/]{6,}/?$|^/(ping/)?[\w-]{22}/[^/]+$`, ""}, // not with /fail or an exit status behind
+	DingTalk:     {"https://oapi.dingtalk.com/robot/send?access_token=<token>", "robot/send", "access_token"},
+	Feishu:       {"https://open.feishu.cn/open-apis/bot/v2/hook/<id>", "open-apis/bot/v2/hook/?*", ""},
+	WeCom:        {"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=<key>", "cgi-bin/webhook/send", "key"},
+	Bark:         {"https://api.day.app/<key>", "", ""},
+	Ntfy:         {"https://ntfy.sh/<topic>", "", ""},
+	Gotify:       {"https://<host>/message", "message", ""},
+	Telegram:     {"https://api.telegram.org/bot<token>/sendMessage?chat_id=<id>", "bot?*/sendmessage", "chat_id"},
+	ServerChan:   {"https://sctapi.ftqq.com/<key>.send", "?*.send", ""},
+	Healthchecks: {"https://hc-ping.com/<uuid>", "", ""},
+}
+
+// fits reports whether a path has the form of the kind's.
+func (k Kind) fits(at string) bool {
+	all := strings.Split(strings.TrimPrefix(at, "/"), "/")
+	steps := strings.Split(strings.Trim(at, "/"), "/")
+	last := steps[len(steps)-1]
+	switch k {
+	case Bark: // a key has 22 characters; behind it is a text
+		return isWord(last) && !slices.ContainsFunc(steps[:len(steps)-1], func(step string) bool { return step == "" || len(step) > 15 })
+	case Ntfy:
+		return len(all) == 1 && isWord(last) && len(last) <= 64
+	case Healthchecks: // not with /fail or an exit status behind
+		key := strings.TrimPrefix(at, "/ping")
+		return len(last) >= 6 || strings.Count(key, "/") == 2 && len(steps) >= 2 && len(steps[len(steps)-2]) == 22 && isWord(steps[len(steps)-2]) && last != ""
+	case Telegram:
+		for i := range all {
+			all[i] = strings.ToLower(all[i])
+		}
+	}
+	form := forms[k].path
+	count := strings.Count(form, "/") + 1
+	fit, _ := path.Match(form, strings.Join(all[max(0, len(all)-count):], "/"))
+	return form == "" || fit
+}
+
+// isWord reports whether a text has letters, digits, _ and - only.
+func isWord(text string) bool {
+	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
 // warnings tells why messages may not arrive although the receiver takes them.
@@ -197,7 +226,7 @@ func (t Target) warnings(language msg.Language) (all []string) {
 	if err != nil {
 		return nil // Check refuses it
 	}
-	if fits, _ := regexp.MatchString(form.path, at.Path); !fits || form.member != "" && at.Query().Get(form.member) == "" {
+	if !t.Kind.fits(at.Path) || form.member != "" && at.Query().Get(form.member) == "" {
 		all = append(all, msg.Phrase{ID: msg.WarnReceiver, Args: []any{form.example}}.In(language))
 	}
 	if t.Kind == Gotify && t.Secret == "" && at.Query().Get("token") == "" {
