@@ -109,8 +109,7 @@ func (t *Table) endChallenges(ctx context.Context, ahead time.Duration) error {
 	now := t.config.Now()
 	since, until := sqlite.Stamp(now.Add(-ChallengeTime)), sqlite.Stamp(now.Add(ahead))
 	for {
-		var over bool
-		err := t.config.Database.Reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM challenges WHERE put_at < ? OR put_at > ?)`, since, until).Scan(&over)
+		over, err := sqlite.One[bool](ctx, t.config.Database.Reader, `SELECT EXISTS (SELECT 1 FROM challenges WHERE put_at < ? OR put_at > ?)`, since, until)
 		if err != nil || !over {
 			return err
 		}
