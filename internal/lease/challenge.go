@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"meshddns/internal/ledger"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -67,7 +68,7 @@ func (t *Table) PutChallenge(ctx context.Context, l Lease, value string, updated
 	})
 	if err == nil {
 		t.clocks.refuse(l.Seq, nil) // a cleanup tells nothing: lego sends one after a refusal, too
-		version, err = t.config.Ledger.NameVersion(ctx, l.Name)
+		version, err = ledger.Version(ctx, t.config.Database.Reader, l.Name)
 	}
 	return version, err
 }

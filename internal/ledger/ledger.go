@@ -201,10 +201,10 @@ func (g *Ledger) storeShown(ctx context.Context, tx *sql.Tx, names []string) err
 	return nil
 }
 
-// Version returns the version of a name.
-func Version(ctx context.Context, tx *sql.Tx, name string) (version int64, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)
-	return version, err
+// Version returns the version of a name, 0 for an unknown one.
+func Version(ctx context.Context, q sqlite.Queryer, name string) (int64, error) {
+	version, err := sqlite.One[int64](ctx, q, `SELECT version FROM names WHERE name = ?`, name)
+	return version, sqlite.Absent(err, nil)
 }
 
 // DropName deletes a name, if it still has the version, and no usage, no place and no
@@ -602,10 +602,8 @@ func (g *Ledger) WriteMetrics(ctx context.Context, page *daemon.Page) (map[strin
 	}
 	page.Family("meshddns_paused", "gauge", "1 while nothing is written by itself: sync_mode is manual or unknown, or enabled is false.")
 	page.Figure(totals["paused"])
-	page.Family("meshddns_services", "gauge", "Registered services.")
-	page.Figure(totals["services"])
-	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
-	page.Figure(totals["usages"])
+	page.Single("meshddns_services", "gauge", "Registered services.", totals["services"])
+	page.Single("meshddns_usages", "gauge", "Reserved prefixes.", totals["usages"])
 	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
 	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
 		page.Figure(totals[string(state)], daemon.Label{Name: "state", Value: string(state)})

@@ -268,7 +268,7 @@ func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
 		}
 		version, err := Version(ctx, tx, p.Name)
 		if err != nil {
-			return sqlite.Absent(err, nil)
+			return err
 		}
 		return DropName(ctx, tx, p.Name, version)
 	})
@@ -301,12 +301,6 @@ func (l *loader) left(ctx context.Context, query string, args ...any) ([]reconci
 // PlacesOf reads the places of a name, with the ids of their accounts only.
 func (g *Ledger) PlacesOf(ctx context.Context, name string) ([]reconcile.StoredPlace, error) {
 	return sqlite.Collect(ctx, g.config.Reader, scanPlace, selectPlaces+` WHERE name = ?`, name)
-}
-
-// NameVersion returns the version of a name, 0 for an unknown one.
-func (g *Ledger) NameVersion(ctx context.Context, name string) (version int64, err error) {
-	err = g.config.Reader.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)
-	return version, sqlite.Absent(err, nil)
 }
 
 // NameDue returns the time at which a name is due, zero if it waits for a pass.
