@@ -326,8 +326,8 @@ func (s *server) adopt(r *http.Request) (web.Reply, error) {
 
 // adoptUnmarked takes over the values without a mark that may be of this database.
 func (s *server) adoptUnmarked(r *http.Request, owner string, dryRun bool) (web.Reply, error) {
-	if owner != s.ops.store.ledger.Owner() {
-		return web.Reply{}, msg.Refuse(msg.OwnerNotOwn)
+	if err := cmp.Or(mesh.CheckOwner(owner), msg.RefuseIf(owner != s.ops.store.ledger.Owner(), msg.OwnerNotOwn)); err != nil {
+		return web.Reply{}, err
 	}
 	done, records := msg.OwnerAdopted, []string{}
 	left, err := s.ops.store.ledger.Unmarked(r.Context())

@@ -466,6 +466,10 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 		if err := s.events.Add(ctx, tx, events.Reserved(u)); err != nil {
 			return err
 		}
+		waits := reconcile.Usage{ID: u.ID, Network: u.Network.V.String(), Shown: reconcile.Shown{Rival: u.Rival}}
+		if err := s.ledger.NoteRival(ctx, tx, reconcile.ShownChange{Now: waits}); err != nil {
+			return err
+		}
 		if known { // else no other usage, nor the configuration's record, has the name
 			if err := s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged); err != nil {
 				return err

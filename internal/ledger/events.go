@@ -275,8 +275,8 @@ func (all reservations) about(e events.Event) events.Event {
 	return e
 }
 
-// noteRival stores the event of a usage that waits for its name, or does no longer.
-func (g *Ledger) noteRival(ctx context.Context, tx *sql.Tx, r reconcile.ShownChange) error {
+// NoteRival stores the event of a usage that waits for its name, or does no longer.
+func (g *Ledger) NoteRival(ctx context.Context, tx *sql.Tx, r reconcile.ShownChange) error {
 	before, after := r.Before.Rival, r.Now.Shown.Rival
 	if (before == "") == (after == "") || r.Now.Releasing {
 		return nil

@@ -194,7 +194,7 @@ func (g *Ledger) storeShown(ctx context.Context, tx *sql.Tx, names []string) err
 		if err != nil {
 			return err
 		}
-		if err := g.noteRival(ctx, tx, r); err != nil {
+		if err := g.NoteRival(ctx, tx, r); err != nil {
 			return err
 		}
 	}

@@ -155,7 +155,10 @@ func (v *view) attention(ctx context.Context, c mesh.Configuration, totals map[s
 	a.tell(v, "bad", "n down", len(zones))
 	for _, g := range groups {
 		if g.Count > 0 {
-			r := (&row{Title: msg.Printable(g.Zone), Level: "busy", Facts: []string{providerTitle(g.Provider, v.in)}}).faulty(g.Fault, v.in)
+			r := (&row{Title: msg.Printable(g.Zone), Level: "busy"}).faulty(g.Fault, v.in)
+			if g.Provider != "" { // else the reason says why there is none, or that the name is another one's
+				r.Facts = []string{providerTitle(g.Provider, v.in)}
+			}
 			if g.Bad {
 				r.Level = "bad"
 			}

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/notify"
+	"meshddns/internal/secondary"
 	"meshddns/internal/secrets"
 	"meshddns/internal/strictjson"
 )
@@ -145,12 +147,8 @@ var (
 	leaseForm         = formOf(new(mesh.Lease), "slot", "ttl")
 	// otherForms are the parts whose entries depend on no other entry.
 	otherForms = map[string]form{
-		Notifications: {required: []string{"id", "kind", "url"}, members: map[string]string{
-			"id": aText, "kind": aText, "url": aSecret, "secret": aSecret, "events": texts, "language": aText, "enabled": aBoolean,
-		}},
-		Secondaries: {required: []string{"address", "id"}, members: map[string]string{
-			"id": aText, "address": aText, "from": texts, "key_name": aText, "key_secret": aSecret, "key_algorithm": aText, "zones": texts,
-		}},
+		Notifications: formOf(new(notify.Target), "id", "kind", "url"),
+		Secondaries:   formOf(new(secondary.Secondary), "address", "id"),
 	}
 	// otherParts are their names, in the order of their saving.
 	otherParts = []string{Notifications, Secondaries}
@@ -171,7 +169,7 @@ func formOf(v any, required ...string) form {
 // typeOf returns the type of a member by the field that it is decoded into.
 func typeOf(field any) string {
 	switch field.(type) {
-	case *bool:
+	case *bool, **bool:
 		return aBoolean
 	case *[]string:
 		return texts
@@ -179,7 +177,7 @@ func typeOf(field any) string {
 		return anInteger
 	case **mesh.NetworkID:
 		return aNatural
-	case *secrets.Secret:
+	case *secrets.Secret, *secrets.Masked, *notify.URL:
 		return aSecret
 	case *secrets.JSON, *json.RawMessage:
 		return anObject

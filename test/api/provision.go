@@ -255,12 +255,16 @@ func randomDocument(random *rand.Rand) string {
 			usages = append(usages, json.RawMessage(u))
 		}
 	}
-	var targets []json.RawMessage
+	var targets, secondaries []json.RawMessage
 	for i := range random.IntN(3) {
 		targets = append(targets, json.RawMessage(fmt.Sprintf(`{"id":"n-%d","kind":%q,"url":"https://ops.example%s"%s,"enabled":%s}`, i, pick("generic", "dingtalk"),
 			pick("", "/", "/hidden", "?key=hidden", "/hidden?key=hidden"), pick("", `,"secret":"hidden"`, `,"events":["record.*"],"language":"en"`), pick("true", "false"))))
 	}
-	for name, list := range map[string][]json.RawMessage{"services": services, "usages": usages, "notifications": targets} {
+	for i := range random.IntN(3) {
+		secondaries = append(secondaries, json.RawMessage(fmt.Sprintf(`{"id":"x-%d","address":"192.0.2.%d%s","zones":%s%s%s}`, i, i+1, pick("", ":53"), pick(`["*"]`, `["s0.example"]`),
+			pick("", fmt.Sprintf(`,"key_name":"x%d.example","key_secret":"aGlkZGVuIGhpZGRlbg==","from":%s`, i, pick("[]", `["2001:db8::/64"]`))), pick("", `,"notify":true`, `,"notify":false`))))
+	}
+	for name, list := range map[string][]json.RawMessage{"services": services, "usages": usages, "notifications": targets, "secondaries": secondaries} {
 		document[name], _ = json.Marshal(append([]json.RawMessage{}, list...))
 	}
 	whole, _ := json.Marshal(document)

@@ -143,8 +143,8 @@ func (w *ownerWorld) attack(t *testing.T, title, service, token, prefix, p strin
 	stands := map[string]bool{"mesh1": at("_mesh."+p, "TXT"), "a": at(p, "A"), "hostport": at(p, "TXT"), "acme": at("_acme-challenge."+p, "TXT")}
 	switch code := challenge.header.Get("X-Error-Code"); {
 	case name && want == "conflict", want == "network_conflict" && token != "boss" && stands["hostport"]:
-		if want == "conflict" && (shown != before || challenge.status != 409 || code != "conflict") {
-			t.Errorf("%s: DNS has\n%s\nbefore\n%s\nthe challenge: %d %s", title, shown, before, challenge.status, challenge.body)
+		if want == "conflict" && (shown != before || challenge.status != 409 || code != "conflict" || !strings.Contains(events, `"record.conflict"`)) {
+			t.Errorf("%s: DNS has\n%s\nbefore\n%s\nthe challenge: %d %s\nthe events: %s", title, shown, before, challenge.status, challenge.body, events)
 		}
 	case strings.Contains(title, ": certificates, by"):
 		if !stands["mesh1"] || !stands["a"] || !stands["hostport"] || stands["acme"] || challenge.status != 403 || code != want {

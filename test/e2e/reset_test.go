@@ -54,7 +54,7 @@ func TestResetAfterKills(t *testing.T) {
 		if err != nil || json.Unmarshal([]byte(a.body), &struct{ Data any }{&left}) != nil {
 			return false
 		}
-		return left.Usages == 0 && left.Services == 0 && a.field("configuration") == "false"
+		return left.Usages == 0 && left.Services == 0 && a.field("configuration") == "false" && p.txt("mesh.example.com") == ""
 	})
 	if got := p.txt("_mesh.n7.mesh.example.com"); got != "" {
 		t.Errorf("_mesh.n7.mesh.example.com has %s", got)

@@ -410,14 +410,15 @@ func termEnds(t *testing.T) (inTime bool) {
 	}
 	const body = `{"id":"late","name":"x","config":{}}`
 	head := fmt.Sprintf(" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\nContent-Length: %d\r\n\r\n", len(body))
+	until := m.grant(1, 0, 12) // long enough that a busy program sees it
+	m.eventually("the term ends soon", func() bool { return uptime(t) >= until-5 })
 	began := time.Now()
 	under := map[string]func() func() string{
 		"change": m.half("POST /api/v1/ddns/services"+head, body), "other change": m.half("DELETE "+configPath+" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\n", "\r\n"),
 		"page": m.half("GET / HTTP/1.1\r\nAccept: text/html\r\nAccept-Language: en\r\nHost: localhost\r\n", "\r\n"), "read": m.half("GET "+configPath+" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\n", "\r\n"),
 		"probe": m.half("GET /healthz HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\n", "\r\n"),
 	}
-	until := m.grant(1, 0, 5)
-	m.eventually("the term ends soon", func() bool { return uptime(t) >= until-3 })
+	m.eventually("the last second begins", func() bool { return uptime(t) >= until-3 })
 	support.Must(t, m.cmd.Process.Signal(syscall.SIGSTOP))
 	_, err := syscall.Wait4(m.cmd.Process.Pid, nil, syscall.WUNTRACED, nil) // until the last thread has stopped
 	support.Must(t, err)

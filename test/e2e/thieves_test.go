@@ -125,7 +125,7 @@ func find(in []byte, secrets ...string) (found []string) {
 func TestThieves(t *testing.T) {
 	t.Parallel()
 	support.Need(t, "curl", "tcpdump")
-	x := &thief{t: t, f: newPairFiles(t), dir: t.TempDir(), ops: "ops-0123456789abcdef", read: "read-0123456789abcdef", front: "front-0123456789abcdef"}
+	x := &thief{t: t, f: newPairFiles(t), dir: t.TempDir(), ops: "thief-of-ops-0123456789", read: "thief-of-wall-0123456789", front: "thief-of-front-0123456789"}
 	x.f.put(t, time.Now().Add(60*24*time.Hour))
 	tokens := filepath.Join(x.dir, "tokens")
 	support.WriteFile(t, tokens, fmt.Sprintf("admin ops %s\nread wall %s\nservice:s front %s\n", x.ops, x.read, x.front))
