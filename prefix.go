@@ -120,7 +120,7 @@ func (o *operations) published(ctx context.Context, waiter *reconcile.Waiter, u 
 	read := context.WithoutCancel(ctx)
 	ctx, cancel := patience(ctx)
 	defer cancel()
-	version, fault := o.store.ledger.NameVersion(read, u.Name)
+	version, fault := ledger.Version(read, o.store.db.Reader, u.Name)
 	for first := true; ; first = false {
 		settings, unset := o.store.ledger.Settings(read)
 		now, err := o.store.Usage(read, u.ID)

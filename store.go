@@ -487,10 +487,9 @@ func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (coun
 	if _, permitted := rights.Narrow(ctx, serviceID); !permitted {
 		return 0, errNotPermitted
 	}
-	err = s.db.Reader.QueryRowContext(context.WithoutCancel(ctx), `
+	return sqlite.One[int64](context.WithoutCancel(ctx), s.db.Reader, `
 		SELECT count(*) FROM usages
-		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix).Scan(&count)
-	return count, err
+		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix)
 }
 
 // usageFilter selects usages; a zero field selects all.
@@ -541,8 +540,7 @@ func (f usageFilter) where(limit int) (query string, args []any) {
 
 // LastUsage returns the seq of the last reserved usage, 0 without one.
 func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
-	err = s.db.Reader.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM usages`).Scan(&seq)
-	return seq, err
+	return sqlite.One[int64](ctx, s.db.Reader, `SELECT coalesce(max(seq), 0) FROM usages`)
 }
 
 // Listing reads the same usages as Usages, as a part of the list in JSON. say gives the text of a

@@ -58,8 +58,7 @@ func under(apex dns.Name, labels ...string) dns.Name {
 }
 
 func selectSerial(ctx context.Context, q sqlite.Queryer, zone string) (serial uint32, err error) {
-	err = q.QueryRowContext(ctx, `SELECT coalesce((SELECT serial FROM zone_serials WHERE zone = ?), 1)`, zone).Scan(&serial)
-	return serial, err
+	return sqlite.One[uint32](ctx, q, `SELECT coalesce((SELECT serial FROM zone_serials WHERE zone = ?), 1)`, zone)
 }
 
 // Announced are the zones as secondaries are told of them.

@@ -298,10 +298,9 @@ func eachRecord(page string, each func(Stored) error) error {
 // ZoneHasBelow reports whether a record or a built-in zone is below a name, which is given
 // from the root on.
 func (t *Table) ZoneHasBelow(ctx context.Context, name string) (below bool, err error) {
-	err = t.db.Reader.QueryRowContext(ctx, `
+	return sqlite.One[bool](ctx, t.db.Reader, `
 		SELECT EXISTS (SELECT 1 FROM zone_records WHERE name > ?1 || '.' AND name < ?1 || '/') OR
-		       EXISTS (SELECT 1 FROM zone_serials z WHERE zone_key > ?1 || '.' AND zone_key < ?1 || '/' AND `+served+`)`, name).Scan(&below)
-	return below, err
+		       EXISTS (SELECT 1 FROM zone_serials z WHERE zone_key > ?1 || '.' AND zone_key < ?1 || '/' AND `+served+`)`, name)
 }
 
 // ChangeZoneRecords adds and removes the records that decide returns, in one transaction,

@@ -294,9 +294,8 @@ const maxChanges = 16 << 20
 // process may be others than those under the same serials before a restore, so the peer must have got
 // such a version from it.
 func (v *version) changes(since uint32, sent bool) (iter.Seq2[nameserver.Change, error], error) {
-	var begin int64
-	err := v.tx.QueryRowContext(v.ctx, `
-		SELECT coalesce(max(id), 0) FROM zone_journal WHERE zone = ? AND serial_before = ?`, v.zone, since).Scan(&begin)
+	begin, err := sqlite.One[int64](v.ctx, v.tx, `
+		SELECT coalesce(max(id), 0) FROM zone_journal WHERE zone = ? AND serial_before = ?`, v.zone, since)
 	if err != nil || begin == 0 || begin > v.common && !sent {
 		return nil, err
 	}

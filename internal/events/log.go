@@ -222,17 +222,15 @@ func Last(ctx context.Context, q sqlite.Queryer) (int64, error) {
 
 // Newest returns the time of the last event, the zero time before the first one.
 func (l *Log) Newest(ctx context.Context) (time.Time, error) {
-	var at int64
-	err := l.reader.QueryRowContext(ctx, `SELECT coalesce((SELECT at FROM events ORDER BY seq DESC LIMIT 1), 0)`).Scan(&at)
+	at, err := sqlite.One[int64](ctx, l.reader, `SELECT coalesce((SELECT at FROM events ORDER BY seq DESC LIMIT 1), 0)`)
 	return sqlite.Stamped(at), err
 }
 
 // Knows reports whether a usage of a service, "" for any, exists, or is in the log.
 func (l *Log) Knows(ctx context.Context, usageID, service string) (known bool, err error) {
-	err = l.reader.QueryRowContext(ctx, `
+	return sqlite.One[bool](ctx, l.reader, `
 		SELECT EXISTS (SELECT 1 FROM usages WHERE id = ?1 AND ?2 IN ('', provider_id)) OR
-		       EXISTS (SELECT 1 FROM events WHERE kind = 'usage.released' AND usage_id = ?1 AND ?2 IN ('', service_id))`, usageID, service).Scan(&known)
-	return known, err
+		       EXISTS (SELECT 1 FROM events WHERE kind = 'usage.released' AND usage_id = ?1 AND ?2 IN ('', service_id))`, usageID, service)
 }
 
 // LastAbout returns the last event about the record of an event whose kind is one of some kinds, as q
@@ -279,8 +277,8 @@ func (l *Log) firstSince(ctx context.Context, since time.Time) (seq int64, err e
 	}
 	for high := last + 1; low < high; {
 		middle := low + (high-low)/2
-		var at int64
-		if err := l.reader.QueryRowContext(ctx, `SELECT at FROM events WHERE seq >= ? ORDER BY seq LIMIT 1`, middle).Scan(&at); err != nil {
+		at, err := sqlite.One[int64](ctx, l.reader, `SELECT at FROM events WHERE seq >= ? ORDER BY seq LIMIT 1`, middle)
+		if err != nil {
 			return 0, err
 		}
 		if at < sqlite.Stamp(since) {
@@ -429,10 +427,9 @@ func (l *Log) firstKept(ctx context.Context, oldest, last int64) (first int64, e
 	if last-oldest < Kept+spare {
 		return oldest, nil
 	}
-	err = l.reader.QueryRowContext(ctx, `
+	return sqlite.One[int64](ctx, l.reader, `
 		SELECT coalesce((SELECT (SELECT seq FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?1 - 1)
-		                 FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?1 + ?2 - 1), ?3)`, Kept, spare, oldest).Scan(&first)
-	return first, err
+		                 FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?1 + ?2 - 1), ?3)`, Kept, spare, oldest)
 }
 
 // trimAll deletes the events that are not kept any more, some at a time.
@@ -452,18 +449,16 @@ func (l *Log) tooOld(ctx context.Context) (seq int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var quiet bool
-	err = l.reader.QueryRowContext(ctx, `
+	quiet, err := sqlite.One[bool](ctx, l.reader, `
 		SELECT coalesce((SELECT at FROM events WHERE seq >= ?1 ORDER BY seq LIMIT 1), ?2) -
 		       coalesce((SELECT at FROM events WHERE seq < ?1 ORDER BY seq DESC LIMIT 1), ?2) > ?3`,
-		seq, sqlite.Stamp(l.now()), quietTime.Milliseconds()).Scan(&quiet)
+		seq, sqlite.Stamp(l.now()), quietTime.Milliseconds())
 	if err != nil || !quiet {
 		return seq, err
 	}
-	err = l.reader.QueryRowContext(ctx, `
+	return sqlite.One[int64](ctx, l.reader, `
 		SELECT coalesce(max(seq), 0) FROM (SELECT seq, at - lag(at) OVER (ORDER BY seq) AS step FROM events WHERE seq < ?)
-		WHERE step > ?`, seq, quietTime.Milliseconds()).Scan(&seq)
-	return seq, err
+		WHERE step > ?`, seq, quietTime.Milliseconds())
 }
 
 // trim deletes at most trimBatch of the oldest events, those that are too old before a seq only, and reports whether more are to be deleted.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"meshddns/internal/ledger"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -67,7 +68,7 @@ func (t *Table) PutChallenge(ctx context.Context, l Lease, value string, updated
 	})
 	if err == nil {
 		t.clocks.refuse(l.Seq, nil) // a cleanup tells nothing: lego sends one after a refusal, too
-		version, err = t.config.Ledger.NameVersion(ctx, l.Name)
+		version, err = ledger.Version(ctx, t.config.Database.Reader, l.Name)
 	}
 	return version, err
 }
@@ -109,8 +110,7 @@ func (t *Table) endChallenges(ctx context.Context, ahead time.Duration) error {
 	now := t.config.Now()
 	since, until := sqlite.Stamp(now.Add(-ChallengeTime)), sqlite.Stamp(now.Add(ahead))
 	for {
-		var over bool
-		err := t.config.Database.Reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM challenges WHERE put_at < ? OR put_at > ?)`, since, until).Scan(&over)
+		over, err := sqlite.One[bool](ctx, t.config.Database.Reader, `SELECT EXISTS (SELECT 1 FROM challenges WHERE put_at < ? OR put_at > ?)`, since, until)
 		if err != nil || !over {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"meshddns/internal/connlimit"
 	"meshddns/internal/daemon"
 	"meshddns/internal/events"
 	"meshddns/internal/msg"
@@ -42,12 +43,17 @@ type Nodes struct {
 	attempts *web.Attempts
 	lines    *web.RefusalLines // about what nodes can cause as often as they like
 	requests daemon.Counter
+	listRate *connlimit.Rate
+	lookups  chan struct{} // has an element for each lookup of a list that runs
 }
 
 // NewNodes returns a server.
 func NewNodes(c ListenerConfig) *Nodes {
 	lines := web.NewRefusalLines(c.Log)
-	s := &Nodes{ListenerConfig: c, attempts: web.NewAttempts(lines), lines: lines}
+	s := &Nodes{
+		ListenerConfig: c, attempts: web.NewAttempts(lines), lines: lines,
+		listRate: connlimit.NewRate(listRate, listClients), lookups: make(chan struct{}, maxLookups),
+	}
 	s.adapter = web.Adapter{Log: c.Log, Broken: c.Broken, Counted: s.count, Faults: lines, Fence: c.Fence, Refused: s.refused}
 	return s
 }
@@ -65,7 +71,7 @@ func (s *Nodes) Handler() http.Handler {
 		mux.HandleFunc("HEAD "+at, s.only(allow)) // the pattern GET would match it, and renew
 		mux.HandleFunc(at, s.only(allow))         // the mux would name HEAD
 	}
-	mux.Handle("GET /d/{name}", newURLs(s.Listed, clientOf, s.adapter))
+	mux.HandleFunc("GET /d/{name}", s.list)
 	routes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Route(mux, w, s.cleaned(r)) })
 	checked := web.GuardSite(web.GuardConfig{Deny: s.deny, Log: s.Log}, routes)
 	return s.adapter.Safe(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

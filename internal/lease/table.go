@@ -230,8 +230,7 @@ func (t *Table) create(ctx context.Context, tx *sql.Tx, c Creation, hash string)
 
 // checkRoom returns ErrTooMany if a usage has MaxLeases.
 func checkRoom(ctx context.Context, tx *sql.Tx, usage int64) error {
-	var count int
-	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM leases WHERE usage = ?`, usage).Scan(&count)
+	count, err := sqlite.One[int](ctx, tx, `SELECT count(*) FROM leases WHERE usage = ?`, usage)
 	if err == nil && count >= MaxLeases {
 		return ErrTooMany
 	}
@@ -243,8 +242,7 @@ func save(ctx context.Context, tx *sql.Tx, l *Lease) error {
 	if l.hash == "" {
 		return sqlite.Refusal(msg.LeaseToken) // it is masked, and nothing is stored
 	}
-	var seq int64
-	err := tx.QueryRowContext(ctx, `
+	_, err := sqlite.One[int64](ctx, tx, `
 		INSERT INTO leases (id, usage, slot, token, schemes, cidrs, ttl, template, peer_id, endpoints, renewed_at, renewed_by, acme)
 		SELECT ?1, ?2, ?3, unhex(?4), ?5, ?6, ?7, ?8, ?9, '[]', 0, '', ?10
 		WHERE NOT EXISTS (SELECT 1 FROM leases WHERE token = unhex(?4) AND NOT (usage = ?2 AND slot = ?3))
@@ -252,7 +250,7 @@ func save(ctx context.Context, tx *sql.Tx, l *Lease) error {
 		    ttl = excluded.ttl, template = excluded.template, peer_id = excluded.peer_id, acme = excluded.acme
 		RETURNING seq`,
 		l.ID, l.Usage, l.Slot, l.hash, sqlite.TextList(l.Schemes), sqlite.TextList(l.ranges()), int64(l.TTL/time.Second),
-		sqlite.TextList(l.Template), l.PeerID, l.ACME).Scan(&seq)
+		sqlite.TextList(l.Template), l.PeerID, l.ACME)
 	return sqlite.Absent(err, ErrTokenTaken)
 }
 

@@ -35,33 +35,15 @@ const listAge = "max-age=60"
 // without the format "urls".
 type ListedFunc func(ctx context.Context, name string) (endpoints []string, found bool, err error)
 
-// URLs answers "GET /d/{name}", where name is a full record name in any letter case: with one endpoint a
+// list answers "GET /d/{name}", where name is a full record name in any letter case: with one endpoint a
 // line, or with ?one=1 by a redirect to one of them. EasyTier reads both.
-type URLs struct {
-	Lookup ListedFunc
-
-	// Caller returns the address of the client, which a proxy may have told. It may be invalid.
-	Caller func(*http.Request) netip.Addr
-
-	Adapter web.Adapter // writes the failures
-
-	rate   *connlimit.Rate
-	places chan struct{} // has an element for each lookup that runs
-}
-
-// newURLs returns a handler.
-func newURLs(lookup ListedFunc, caller func(*http.Request) netip.Addr, a web.Adapter) *URLs {
-	return &URLs{Lookup: lookup, Caller: caller, Adapter: a, rate: connlimit.NewRate(listRate, listClients), places: make(chan struct{}, maxLookups)}
-}
-
-// ServeHTTP answers a request that a mux has matched with "GET /d/{name}".
-func (u *URLs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	endpoints, one, err := u.read(r)
+func (s *Nodes) list(w http.ResponseWriter, r *http.Request) {
+	endpoints, one, err := s.listed(r)
 	switch {
 	case err != nil:
-		u.Adapter.Refuse(w, r, err)
+		s.adapter.Refuse(w, r, err)
 	case one:
-		w.Header().Set("Location", draw(endpoints, u.Caller(r)))
+		w.Header().Set("Location", draw(endpoints, clientOf(r)))
 		w.Header().Set("Cache-Control", "no-store") // the next draw may be another one
 		w.WriteHeader(http.StatusFound)
 	default:
@@ -69,33 +51,33 @@ func (u *URLs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read returns the endpoints of the name in a path, and whether the client wants one of them.
-func (u *URLs) read(r *http.Request) (endpoints []string, one bool, err error) {
+// listed returns the endpoints of the name in a path, and whether the client wants one of them.
+func (s *Nodes) listed(r *http.Request) (endpoints []string, one bool, err error) {
 	flags, err := web.Flags(r, "one")
 	if err != nil {
 		return nil, false, err
 	}
-	if err := u.begin(r); err != nil {
+	if err := s.beginLookup(r); err != nil {
 		return nil, false, err
 	}
-	defer func() { <-u.places }()
+	defer func() { <-s.lookups }()
 	name := r.PathValue("name")
-	endpoints, found, err := u.Lookup(r.Context(), name)
+	endpoints, found, err := s.Listed(r.Context(), name)
 	if err == nil && (!found || flags["one"] && len(endpoints) == 0) {
 		err = web.Fail(msg.UnknownName, name[:min(len(name), 255)])
 	}
 	return endpoints, flags["one"], err
 }
 
-// begin takes a place for a lookup.
-func (u *URLs) begin(r *http.Request) error {
-	if !u.rate.Allow(connlimit.Network(u.Caller(r), 32, 64), time.Now()) {
+// beginLookup takes a place for a lookup.
+func (s *Nodes) beginLookup(r *http.Request) error {
+	if !s.listRate.Allow(connlimit.Network(clientOf(r), 32, 64), time.Now()) {
 		failure := web.Fail(msg.TooManyRequests, listRate)
 		failure.RetryAfter = time.Second
 		return failure
 	}
 	select {
-	case u.places <- struct{}{}:
+	case s.lookups <- struct{}{}:
 		return nil
 	default:
 	}
@@ -105,7 +87,7 @@ func (u *URLs) begin(r *http.Request) error {
 		return err
 	}
 	select {
-	case u.places <- struct{}{}:
+	case s.lookups <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return web.TooManyWaiting()

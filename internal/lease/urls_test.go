@@ -19,30 +19,22 @@ import (
 	"meshddns/internal/connlimit"
 	"meshddns/internal/dns"
 	"meshddns/internal/msg"
-	"meshddns/internal/web"
 )
 
 // urlsOf serves lists of names at an address of loopback. The header Caller has the caller's address.
 func urlsOf(t *testing.T, lists map[string][]string) string {
 	t.Helper()
-	a := web.Adapter{Log: slog.New(slog.DiscardHandler), Counted: func(string, int, string) {}}
+	nodes := NewNodes(ListenerConfig{Log: slog.New(slog.DiscardHandler), Listed: func(_ context.Context, name string) ([]string, bool, error) {
+		if name == "broken.example" {
+			return nil, false, errors.New("a fault of the store")
+		}
+		list, found := lists[dns.Parse(name)]
+		return list, found, nil
+	}})
+	nodes.listRate = connlimit.NewRate(0, 1) // no limit
 	mux := http.NewServeMux()
-	urls := newURLs(
-		func(_ context.Context, name string) ([]string, bool, error) {
-			if name == "broken.example" {
-				return nil, false, errors.New("a fault of the store")
-			}
-			list, found := lists[dns.Parse(name)]
-			return list, found, nil
-		},
-		func(r *http.Request) netip.Addr {
-			caller, _ := netip.ParseAddr(r.Header.Get("Caller"))
-			return caller
-		},
-		a)
-	urls.rate = connlimit.NewRate(0, 1) // no limit
-	mux.Handle("GET /d/{name}", urls)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux, w, r) }))
+	mux.HandleFunc("GET /d/{name}", nodes.list)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { nodes.adapter.Route(mux, w, called(r)) }))
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -174,26 +166,31 @@ func TestURLsRefuses(t *testing.T) {
 	}
 }
 
+// called returns a request with the client's address of the header Caller.
+func called(r *http.Request) *http.Request {
+	caller, _ := netip.ParseAddr(r.Header.Get("Caller"))
+	return r.WithContext(context.WithValue(r.Context(), clientKey{}, caller))
+}
+
 // lookup asks for a list in the bubble of a test, and returns its status in the end.
-func (u *URLs) lookup(ctx context.Context, caller string) <-chan int {
+func (s *Nodes) lookup(ctx context.Context, caller string) <-chan int {
 	status := make(chan int, 1)
 	go func() {
 		r := httptest.NewRequestWithContext(ctx, "GET", "/d/a.example", nil)
 		r.Header.Set("Caller", caller)
 		w := httptest.NewRecorder()
-		u.ServeHTTP(w, r)
+		s.list(w, called(r))
 		status <- w.Code
 	}()
 	return status
 }
 
-// limited returns a handler whose lookups wait until held is closed.
-func limited(held <-chan struct{}) *URLs {
-	return newURLs(func(context.Context, string) ([]string, bool, error) {
+// limited returns a server whose lookups wait until held is closed.
+func limited(held <-chan struct{}) *Nodes {
+	return NewNodes(ListenerConfig{Log: slog.New(slog.DiscardHandler), Listed: func(context.Context, string) ([]string, bool, error) {
 		<-held
 		return []string{"tcp://192.0.2.1:1"}, true, nil
-	}, func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("Caller")) },
-		web.Adapter{Log: slog.New(slog.DiscardHandler)})
+	}})
 }
 
 // TestListRate: a client has a burst of listRate lists, then listRate a second, and takes none from others.

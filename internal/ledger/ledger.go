@@ -96,8 +96,7 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 // MarkNode makes the name of a usage due after a change by a node or a check, unless the usage waits for its name: then it
 // has no records, and the writes that the change may cause are the owner's.
 func (g *Ledger) MarkNode(ctx context.Context, tx *sql.Tx, usage int64) error {
-	var name string
-	err := tx.QueryRowContext(ctx, `SELECT name FROM usages WHERE seq = ? AND rival = ''`, usage).Scan(&name)
+	name, err := sqlite.One[string](ctx, tx, `SELECT name FROM usages WHERE seq = ? AND rival = ''`, usage)
 	if err != nil {
 		return sqlite.Absent(err, nil)
 	}
@@ -124,8 +123,7 @@ func addName(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane, 
 // markOwn makes the configuration's own record due if a usage of a name may have, or may have had, a
 // record at its name.
 func (g *Ledger) markOwn(ctx context.Context, tx *sql.Tx, usages string, lane reconcile.Lane) error {
-	var own string
-	err := tx.QueryRowContext(ctx, `SELECT name FROM configuration WHERE id = 1`).Scan(&own)
+	own, err := sqlite.One[string](ctx, tx, `SELECT name FROM configuration WHERE id = 1`)
 	if err != nil {
 		return sqlite.Absent(err, nil)
 	}
@@ -203,10 +201,10 @@ func (g *Ledger) storeShown(ctx context.Context, tx *sql.Tx, names []string) err
 	return nil
 }
 
-// Version returns the version of a name.
-func Version(ctx context.Context, tx *sql.Tx, name string) (version int64, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)
-	return version, err
+// Version returns the version of a name, 0 for an unknown one.
+func Version(ctx context.Context, q sqlite.Queryer, name string) (int64, error) {
+	version, err := sqlite.One[int64](ctx, q, `SELECT version FROM names WHERE name = ?`, name)
+	return version, sqlite.Absent(err, nil)
 }
 
 // DropName deletes a name, if it still has the version, and no usage, no place and no
@@ -261,8 +259,7 @@ func (g *Ledger) Adopted(ctx context.Context, owner string) (adopted bool, err e
 	if tx := sqlite.Tx(ctx); tx != nil {
 		q = tx
 	}
-	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM adopted WHERE owner = ?)`, owner).Scan(&adopted)
-	return adopted, err
+	return sqlite.One[bool](ctx, q, `SELECT EXISTS (SELECT 1 FROM adopted WHERE owner = ?)`, owner)
 }
 
 // Intend stores the places that decide returns, before DNS is written. decide gets the state of some
@@ -422,12 +419,11 @@ func (g *Ledger) Due(ctx context.Context, lane reconcile.Lane, by time.Time, lim
 // NextDue reads the earliest time after another at which a name of the lane is due; ok is
 // false if there is none.
 func (g *Ledger) NextDue(ctx context.Context, lane reconcile.Lane, after time.Time) (at time.Time, ok bool, err error) {
-	var due int64
 	query, args := `SELECT due FROM names WHERE lane = ? AND due > ? ORDER BY due LIMIT 1`, []any{lane, sqlite.Stamp(after)}
 	if lane == reconcile.LaneLook {
 		query, args = `SELECT look FROM names WHERE look > ? ORDER BY look LIMIT 1`, args[1:]
 	}
-	err = g.config.Reader.QueryRowContext(ctx, query, args...).Scan(&due)
+	due, err := sqlite.One[int64](ctx, g.config.Reader, query, args...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, false, nil
 	}
@@ -448,8 +444,7 @@ func (g *Ledger) ZoneLanes(ctx context.Context) (lanes []reconcile.Lane, err err
 
 // Marked reports whether the names of a service are marked.
 func (g *Ledger) Marked(ctx context.Context) (marked bool, err error) {
-	err = g.config.Reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM marks WHERE service_id > '')`).Scan(&marked)
-	return marked, err
+	return sqlite.One[bool](ctx, g.config.Reader, `SELECT EXISTS (SELECT 1 FROM marks WHERE service_id > '')`)
 }
 
 // SpreadMarks makes at most limit names of a marked service due, and deletes the mark after
@@ -510,8 +505,8 @@ func (g *Ledger) DropRequest(ctx context.Context, known reconcile.Settings) (dro
 // CutPass reads the begin of the pass that an earlier run of the program has not ended, zero if there is none. If a change
 // asked for that pass, the change asks again.
 func (g *Ledger) CutPass(ctx context.Context) (p reconcile.Progress, err error) {
-	var running string
-	if err = g.config.Reader.QueryRowContext(ctx, `SELECT running FROM pass WHERE id = 1`).Scan(&running); err != nil || running == "" {
+	running, err := sqlite.One[string](ctx, g.config.Reader, `SELECT running FROM pass WHERE id = 1`)
+	if err != nil || running == "" {
 		return p, err
 	}
 	err = json.Unmarshal([]byte(running), &p)
@@ -553,8 +548,7 @@ func (g *Ledger) EndPass(ctx context.Context, r reconcile.Report) error {
 
 // LastReport reads the report of the last complete pass, nil if there is none.
 func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error) {
-	var last string
-	err = g.config.Reader.QueryRowContext(ctx, `SELECT last FROM pass WHERE id = 1`).Scan(&last)
+	last, err := sqlite.One[string](ctx, g.config.Reader, `SELECT last FROM pass WHERE id = 1`)
 	if err == nil && last != "" {
 		err = json.Unmarshal([]byte(last), &r)
 	}
@@ -588,14 +582,12 @@ func parseMark(stored int64) reconcile.PassMark {
 
 // CountLater counts the names in reconcile.LaneLater.
 func (g *Ledger) CountLater(ctx context.Context) (count uint64, err error) {
-	err = g.config.Reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE lane = 'later' AND due > 0`).Scan(&count)
-	return count, err
+	return sqlite.One[uint64](ctx, g.config.Reader, `SELECT count(*) FROM names WHERE lane = 'later' AND due > 0`)
 }
 
 // CountNames counts the names of a pass. It reads all of them.
 func (g *Ledger) CountNames(ctx context.Context) (count int64, err error) {
-	err = g.config.Reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE name > ''`).Scan(&count)
-	return count, err
+	return sqlite.One[int64](ctx, g.config.Reader, `SELECT count(*) FROM names WHERE name > ''`)
 }
 
 // WriteMetrics writes the counts of what is stored, and returns them as Totals does.
@@ -610,10 +602,8 @@ func (g *Ledger) WriteMetrics(ctx context.Context, page *daemon.Page) (map[strin
 	}
 	page.Family("meshddns_paused", "gauge", "1 while nothing is written by itself: sync_mode is manual or unknown, or enabled is false.")
 	page.Figure(totals["paused"])
-	page.Family("meshddns_services", "gauge", "Registered services.")
-	page.Figure(totals["services"])
-	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
-	page.Figure(totals["usages"])
+	page.Single("meshddns_services", "gauge", "Registered services.", totals["services"])
+	page.Single("meshddns_usages", "gauge", "Reserved prefixes.", totals["usages"])
 	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
 	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
 		page.Figure(totals[string(state)], daemon.Label{Name: "state", Value: string(state)})

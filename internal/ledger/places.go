@@ -106,11 +106,10 @@ func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (
 	values := []any{p.Name, p.Sibling.Owner, p.Sibling.Type, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Doubt.String(), p.Gone, sqlite.Stamp(p.LookAt), p.Disturbed,
 		p.Fault.Code, p.Fault.Detail, p.Fault.Key, p.Attempts, now}
 	if p.ID == 0 {
-		err = tx.QueryRowContext(ctx, `
+		return sqlite.One[int64](ctx, tx, `
 			INSERT INTO places (name, owner, type, account, zone, zone_id, state, standing, doubt, gone, look_at, disturbed, code, detail, key_of, attempts, at, since)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-			RETURNING id`, append(values, now)...).Scan(&id)
-		return id, err
+			RETURNING id`, append(values, now)...)
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE places SET
@@ -210,10 +209,9 @@ func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) (er
 func (g *Ledger) addLeftovers(ctx context.Context, places []reconcile.Place) error {
 	return g.config.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range places {
-			var skipped bool
-			err := tx.QueryRowContext(ctx, `
+			skipped, err := sqlite.One[bool](ctx, tx, `
 				SELECT EXISTS (SELECT 1 FROM places WHERE name = ?1 AND owner = '' AND account = ?2 AND zone IN ('', ?3)) OR
-				       NOT EXISTS (SELECT 1 FROM accounts WHERE id = ?2)`, p.Name, p.Account.ID, p.Zone).Scan(&skipped)
+				       NOT EXISTS (SELECT 1 FROM accounts WHERE id = ?2)`, p.Name, p.Account.ID, p.Zone)
 			if err != nil {
 				return err
 			}
@@ -270,7 +268,7 @@ func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
 		}
 		version, err := Version(ctx, tx, p.Name)
 		if err != nil {
-			return sqlite.Absent(err, nil)
+			return err
 		}
 		return DropName(ctx, tx, p.Name, version)
 	})
@@ -305,16 +303,9 @@ func (g *Ledger) PlacesOf(ctx context.Context, name string) ([]reconcile.StoredP
 	return sqlite.Collect(ctx, g.config.Reader, scanPlace, selectPlaces+` WHERE name = ?`, name)
 }
 
-// NameVersion returns the version of a name, 0 for an unknown one.
-func (g *Ledger) NameVersion(ctx context.Context, name string) (version int64, err error) {
-	err = g.config.Reader.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)
-	return version, sqlite.Absent(err, nil)
-}
-
 // NameDue returns the time at which a name is due, zero if it waits for a pass.
 func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
-	var due int64
-	err := g.config.Reader.QueryRowContext(ctx, `SELECT coalesce(due, 0) FROM names WHERE name = ?`, name).Scan(&due)
+	due, err := sqlite.One[int64](ctx, g.config.Reader, `SELECT coalesce(due, 0) FROM names WHERE name = ?`, name)
 	return sqlite.Stamped(due), sqlite.Absent(err, nil)
 }
 

@@ -286,13 +286,12 @@ func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
 		return nil
 	}
 	l.heirs[a.ID] = reconcile.Account{}
-	var id sql.Null[int64]
-	err := l.q.QueryRowContext(ctx, `
+	id, err := sqlite.One[sql.Null[int64]](ctx, l.q, `
 		WITH others AS (SELECT id FROM accounts WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND id <> ?)
 		SELECT coalesce(
 		    (SELECT max(id) FROM others o
 		     WHERE EXISTS (SELECT 1 FROM configuration WHERE account = o.id) OR EXISTS (SELECT 1 FROM services WHERE account = o.id)),
-		    (SELECT max(id) FROM others))`, a.Provider, a.Endpoint, a.AccessKeyID, a.ID).Scan(&id)
+		    (SELECT max(id) FROM others))`, a.Provider, a.Endpoint, a.AccessKeyID, a.ID)
 	if err != nil || !id.Valid {
 		return err
 	}

@@ -18,9 +18,8 @@ const selectUnmarked = `
 
 // Restored reports whether the database was restored, or came from another machine, since EndPass had a report with Swept.
 func (g *Ledger) Restored(ctx context.Context) (restored bool, err error) {
-	err = g.config.Reader.QueryRowContext(ctx, `
-		SELECT EXISTS (SELECT 1 FROM events WHERE seq > (SELECT swept FROM pass WHERE id = 1) AND kind = ?)`, events.DatabaseRestored).Scan(&restored)
-	return restored, err
+	return sqlite.One[bool](ctx, g.config.Reader, `
+		SELECT EXISTS (SELECT 1 FROM events WHERE seq > (SELECT swept FROM pass WHERE id = 1) AND kind = ?)`, events.DatabaseRestored)
 }
 
 // AddUnmarked stores values without a mark that may be ours, without those that a place of any name knows, except in a zone

@@ -45,8 +45,7 @@ func (p *Page) Record(ctx context.Context) error {
 // untilSample returns the time until the next sample is due. A last sample in the future, from before
 // the clock was set back, does not count.
 func (p *Page) untilSample(ctx context.Context) (time.Duration, error) {
-	var at int64
-	err := p.Reader.QueryRowContext(ctx, `SELECT coalesce(max(at), 0) FROM samples`).Scan(&at)
+	at, err := sqlite.One[int64](ctx, p.Reader, `SELECT coalesce(max(at), 0) FROM samples`)
 	age := p.Now().Sub(sqlite.Stamped(at))
 	if age < 0 {
 		return 0, err

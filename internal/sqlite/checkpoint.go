@@ -42,9 +42,8 @@ func NewCheckpointer(writer, reader *sql.DB) *Checkpointer {
 // copied reports whether Litestream, which has a table in the database, copies the WAL. Litestream releases the WAL for a moment
 // when it checkpoints, and holds nothing while it does not run. If this program checkpointed meanwhile, the next commit could begin
 // the WAL anew, and the copy would lack frames for ever, without an error. So Litestream checkpoints alone.
-func copied(ctx context.Context, db *sql.DB) (is bool, err error) {
-	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_litestream_seq')`).Scan(&is)
-	return is, err
+func copied(ctx context.Context, db *sql.DB) (bool, error) {
+	return One[bool](ctx, db, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_litestream_seq')`)
 }
 
 // Begin makes the commits checkpoint the WAL when it has LogPages pages, or CopiedPages.

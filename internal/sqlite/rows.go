@@ -86,6 +86,12 @@ type Queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
+// One returns the single column of a query's first row, or sql.ErrNoRows.
+func One[T any](ctx context.Context, q Queryer, query string, args ...any) (value T, err error) {
+	err = q.QueryRowContext(ctx, query, args...).Scan(&value)
+	return value, err
+}
+
 // Exec runs a statement and returns the number of rows that it changed.
 func Exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (changed int64, err error) {
 	result, err := tx.ExecContext(ctx, query, args...)
