@@ -355,7 +355,7 @@ func TestCAA(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, answer, want)
 		}
 	}
-	lease := func(what, usage, body, key, want string) (keyed string) {
+	lease := func(what, usage, body, key, want string) (lastKey string) {
 		t.Helper()
 		headers, before := maps.Clone(english), asked.Load()
 		post := func() (*http.Response, string) {

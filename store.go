@@ -466,6 +466,7 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 		if err := s.events.Add(ctx, tx, events.Reserved(u)); err != nil {
 			return err
 		}
+		// A tenant's usage at the name of the configuration's record is in conflict from here on.
 		waits := reconcile.Usage{ID: u.ID, Network: u.Network.V.String(), Shown: reconcile.Shown{Rival: u.Rival}}
 		if err := s.ledger.NoteRival(ctx, tx, reconcile.ShownChange{Now: waits}); err != nil {
 			return err

@@ -48,7 +48,8 @@ func standingAt(ctx context.Context, tx *sql.Tx, names sqlite.TextList) (standin
 		value string
 	}
 	rows, err := sqlite.Collect(ctx, tx, func(from sqlite.Scanner) (r row, err error) {
-		return r, from.Scan(&r.name, &r.sibling.Owner, &r.sibling.Type, &r.zone, &r.provider, &r.endpoint, &r.value)
+		err = from.Scan(&r.name, &r.sibling.Owner, &r.sibling.Type, &r.zone, &r.provider, &r.endpoint, &r.value)
+		return r, err
 	}, `
 		SELECT DISTINCT p.name, p.owner, p.type, p.zone, a.provider, a.endpoint, p.standing FROM places p JOIN accounts a ON a.id = p.account
 		WHERE p.name IN (SELECT value FROM json_each(?)) AND p.standing <> ''`, names)
@@ -251,7 +252,8 @@ type reservations map[string][]reserved
 
 func usagesAt(ctx context.Context, tx *sql.Tx, names sqlite.TextList) (reservations, error) {
 	rows, err := sqlite.Collect(ctx, tx, func(row sqlite.Scanner) (u reserved, err error) {
-		return u, row.Scan(&u.seq, &u.name, &u.id, &u.service, &u.network)
+		err = row.Scan(&u.seq, &u.name, &u.id, &u.service, &u.network)
+		return u, err
 	}, `
 		SELECT u.seq, u.name, u.id, u.provider_id, b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
 		WHERE u.name IN (SELECT value FROM json_each(?)) ORDER BY u.rival = '', u.seq`, names)

@@ -177,7 +177,8 @@ func (t Target) Unmask(stored Target) (Target, error) {
 }
 
 // forms are the addresses of receivers as the vendors' pages have them: an example, and what others
-// have in common with it, wherever a server or a relay of the operator's own is: the last steps of the path, and a member of the query.
+// have in common with it, wherever a server or a relay of the operator's own is: the last steps of the path as path.Match has
+// them, or what fits says, and a member of the query.
 var forms = map[Kind]struct{ example, path, member string }{
 	DingTalk:     {"https://oapi.dingtalk.com/robot/send?access_token=<token>", "robot/send", "access_token"},
 	Feishu:       {"https://open.feishu.cn/open-apis/bot/v2/hook/<id>", "open-apis/bot/v2/hook/?*", ""},
@@ -192,26 +193,27 @@ var forms = map[Kind]struct{ example, path, member string }{
 
 // fits reports whether a path has the form of the kind's.
 func (k Kind) fits(at string) bool {
-	all := strings.Split(strings.TrimPrefix(at, "/"), "/")
-	steps := strings.Split(strings.Trim(at, "/"), "/")
-	last := steps[len(steps)-1]
 	switch k {
-	case Bark: // a key has 22 characters; behind it is a text
-		return isWord(last) && !slices.ContainsFunc(steps[:len(steps)-1], func(step string) bool { return step == "" || len(step) > 15 })
-	case Ntfy:
-		return len(all) == 1 && isWord(last) && len(last) <= 64
-	case Healthchecks: // not with /fail or an exit status behind
-		key := strings.TrimPrefix(at, "/ping")
-		return len(last) >= 6 || strings.Count(key, "/") == 2 && len(steps) >= 2 && len(steps[len(steps)-2]) == 22 && isWord(steps[len(steps)-2]) && last != ""
+	case Bark, Healthchecks:
+		at = strings.TrimSuffix(at, "/")
 	case Telegram:
-		for i := range all {
-			all[i] = strings.ToLower(all[i])
-		}
+		at = strings.ToLower(at)
 	}
-	form := forms[k].path
-	count := strings.Count(form, "/") + 1
-	fit, _ := path.Match(form, strings.Join(all[max(0, len(all)-count):], "/"))
-	return form == "" || fit
+	steps := strings.Split(strings.TrimPrefix(at, "/"), "/")
+	before, last := steps[:len(steps)-1], steps[len(steps)-1]
+	switch form := forms[k].path; {
+	case k == Bark: // a key has 22 characters; behind it is a text
+		return isWord(last) && !slices.ContainsFunc(before, func(step string) bool { return len(step) > 15 })
+	case k == Ntfy:
+		return len(before) == 0 && isWord(last) && len(last) <= 64
+	case k == Healthchecks: // behind a check's key is /fail or an exit status, behind a project's, of 22 characters, the check
+		return len(last) >= 6 || last != "" && len(before) > 0 && len(before[len(before)-1]) == 22
+	case form != "":
+		count := strings.Count(form, "/") + 1
+		fits, _ := path.Match(form, strings.Join(steps[max(0, len(steps)-count):], "/"))
+		return fits
+	}
+	return true
 }
 
 // isWord reports whether a text has letters, digits, _ and - only.

@@ -113,7 +113,7 @@ func TestGroups(t *testing.T) {
 		}, 2010, atLeast, nil
 	}
 	w.want("/", "Needs attention", "<b>a.example</b>", `bad">names: 2001<`, "the provider cannot be reached: no route", "Check this host", `./names/id-0">_mesh.p0.a.example<`, "_mesh.p4.a.example", `./names?state=failed">all ...<`,
-		"<b>a.example</b>", `bad">names: 2<`, "<b>c.example</b>", `busy">names: 1<`, "and 6 more", "!p5.a.example", "!Nothing.")
+		"<b>a.example</b>", `bad">names: 2<`, "<b>c.example</b>", `busy">names: 1<`, "and 6 more", "!p5.a.example", "!Nothing.", "!no provider")
 	atLeast = true
 	w.want("/", "names: at least 2001")
 

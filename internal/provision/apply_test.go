@@ -265,6 +265,7 @@ POST usages u2 200 from 1.json
 			"DELETE usages/{id} u1 200 from 0.json\nPOST usages u3 200 from 0.json\n"},
 		{"usages keep their services", []string{strings.Replace(usages, `{"usages"`, `{"services": [], "prune": "all", "usages"`, 1)},
 			"DELETE usages/{id} u3 200 from 0.json\nPOST usages u4 200 from 0.json\n"},
+		{"null is absent", []string{`{"services": null, "usages": null, "prune": "all"}`}, ""},
 		{"everything is pruned", []string{`{"services": [], "usages": [], "prune": "all"}`},
 			"DELETE usages/{id} u2 200 from 0.json\nDELETE usages/{id} u4 200 from 0.json\nDELETE services/{id} a 200 from 0.json\nDELETE services/{id} b 200 from 0.json\n"},
 	} {

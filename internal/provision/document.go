@@ -199,6 +199,7 @@ func (d *Document) read(name, text string) {
 // in its member data, because some programs would round ids when they extract it.
 func (f *file) part(v value, at path) {
 	switch name := at[len(at)-1]; {
+	case v.Kind == strictjson.KindNull && slices.Contains(members, name): // it counts as absent
 	case name == Services:
 		f.list(v, at, f.service)
 	case name == Usages:
@@ -207,7 +208,6 @@ func (f *file) part(v value, at path) {
 		f.list(v, at, func(v value, at path) { f.other(name, v, at) })
 	case name == "data" && len(at) == 1 && v.Kind == strictjson.KindObject:
 		f.members(v.Expand(f.text, 1), at, f.part)
-	case v.Kind == strictjson.KindNull && slices.Contains(members, name):
 	default:
 		f.single(name, f.whole(v, at), at)
 	}

@@ -118,7 +118,7 @@ func (f *file) unicode(v value, at path) {
 
 // list calls each with the items of an array; another value is a mistake.
 func (f *file) list(v value, at path, each func(v value, at path)) {
-	if v.Kind != strictjson.KindArray && v.Kind != strictjson.KindNull {
+	if v.Kind != strictjson.KindArray {
 		f.fault(v, at, wrongKind(v, strictjson.KindArray))
 	}
 	if part := at[len(at)-1]; f.Entries[part] == nil {

@@ -65,7 +65,7 @@ func randomRound(random *rand.Rand) round {
 	var r round
 	most, large := random.IntN(9), random.IntN(10) == 0
 	if large {
-		most = random.IntN(100) // a set of DNS holds no more
+		most = random.IntN(101) // a set in DNS has at most 100
 	}
 	for _, format := range formats {
 		if random.IntN(20) > 0 && !(large && format == "mesh1") {

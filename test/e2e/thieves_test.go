@@ -125,6 +125,7 @@ func find(in []byte, secrets ...string) (found []string) {
 func TestThieves(t *testing.T) {
 	t.Parallel()
 	support.Need(t, "curl", "tcpdump")
+	// No other test sends these tokens: its clients may have a port of this program.
 	x := &thief{t: t, f: newPairFiles(t), dir: t.TempDir(), ops: "thief-of-ops-0123456789", read: "thief-of-wall-0123456789", front: "thief-of-front-0123456789"}
 	x.f.put(t, time.Now().Add(60*24*time.Hour))
 	tokens := filepath.Join(x.dir, "tokens")
