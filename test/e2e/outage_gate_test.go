@@ -479,7 +479,7 @@ func (g *gate) many(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		opening, record = `"Record":[`, `{"RecordId":"%[1]d","RR":"host-%[1]d","Type":"TXT","Value":"the value of %[1]d","Line":"default","Status":"ENABLE","TTL":600}`
 	case r.Method == http.MethodGet && query.Get("zone") != "" && r.URL.Path == "/": // a bridge
 		opening, record = `"names":[`, `{"name":"host-%[1]d.example.com","ttl":60,"values":["the value of %[1]d"]}`
-	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/zones/example.com.") && !query.Has("rrset_name"):
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/zones/example.com.") && !query.Has("rrset_name") && query.Get("rrsets") != "false":
 		opening, record = `"rrsets":[`, `{"name":"host-%[1]d.example.com.","type":"TXT","ttl":60,"records":[{"content":"\"the value of %[1]d\"","disabled":false}],"comments":[]}`
 	default:
 		return false
