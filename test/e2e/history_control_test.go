@@ -194,7 +194,7 @@ var historyControls = []historyControl{
 	{
 		name: "second looks: none is needed for a withdrawal", file: "internal/reconcile/place.go", steps: lateSteps,
 		old: "case p.State == Withdrawn && looked:", new: "case looked || true:",
-		within: 1, finds: `no look asks for it|may still arrive|stands, is not wanted`,
+		within: 1, finds: `no look asks for it|may still arrive|stands, is not wanted|is free, and .* stands`,
 	},
 	{
 		name: "second looks: each look settles the outcome of a write", file: "internal/reconcile/place.go", steps: lateSteps,
