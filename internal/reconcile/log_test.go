@@ -55,12 +55,12 @@ func TestLogTellsWhatIsStored(t *testing.T) {
 		w := newWorld(t, "auto")
 		w.service("example.com", w.account("key"))
 		var full atomic.Bool
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what == "settle places" && full.Load() {
 				return errors.New("disk full")
 			}
 			return nil
-		}
+		})
 		w.sync(time.Minute)
 		full.Store(true)
 		name := w.reserve("example.com", "office")

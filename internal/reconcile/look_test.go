@@ -84,17 +84,17 @@ func TestPassLeavesOutWhatWaits(t *testing.T) {
 		w.sync(time.Minute)
 		after(2 * reconcile.SecondLook)
 		w.exec(`UPDATE services SET txt_endpoints = '["tcp://203.0.113.8:1"]'`)
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if strings.HasPrefix(what, "state ") && strings.Contains(what, name) {
 				w.exec(`UPDATE names SET version = version + 1, lane = 'later', due = ? WHERE name = ?`, w.now().Add(time.Hour).UnixMilli(), name)
 			}
 			return nil
-		}
+		})
 		before := w.vendor.called("change")
 		if after(11 * time.Minute); w.vendor.called("change") > before || w.count(`SELECT count(*) FROM names WHERE lane = 'later'`) != 1 {
 			t.Errorf("passes by the clock: %d writes", w.vendor.called("change")-before)
 		}
-		w.fault = func(string) error { return nil }
+		w.fail(func(string) error { return nil })
 		w.sync(time.Minute)
 		if n := w.vendor.called("change"); n == before || w.count(`SELECT count(*) FROM names WHERE due > 0`) != 0 {
 			t.Error("a person's pass leaves out what waits")

@@ -148,13 +148,13 @@ func TestCutPassBeginsAnew(t *testing.T) {
 		}
 		w.vendor.on(fails)
 		faults := 3
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what == "begin pass" && faults > 0 {
 				faults--
 				return errors.New("the disk is full")
 			}
 			return nil
-		}
+		})
 		w.restart()
 		after(time.Minute)
 		r, _, err := w.engine.Last(t.Context())
@@ -305,13 +305,13 @@ func TestFaultOfMarksIsTold(t *testing.T) {
 		w.service("example.com", w.account("key"))
 		w.sync(time.Minute)
 		tries := 0
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what == "spread" {
 				tries++
 				return errors.New("broken")
 			}
 			return nil
-		}
+		})
 		w.exec(`INSERT INTO marks (service_id, after) VALUES ('example.com', 0)`)
 		w.engine.Wake()
 		after(3 * time.Second)
@@ -335,13 +335,13 @@ func TestPassLosesNoName(t *testing.T) {
 		go w.engine.Sync(ctx, false)
 		after(100 * time.Millisecond)
 		failed := false
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if !failed && what == "state _host.example.com" {
 				failed = true
 				return errors.New("broken")
 			}
 			return nil
-		}
+		})
 		close(open)
 		after(20 * time.Second)
 		cancel()
@@ -522,12 +522,12 @@ func TestPassTakesWhatEndsAtItsBegin(t *testing.T) {
 		w.sync(time.Minute)
 		stores, stored := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what == "settled" {
 				once.Do(func() { close(stores); <-stored })
 			}
 			return nil
-		}
+		})
 		w.due(name, reconcile.LaneChanged)
 		<-stores
 		result := w.begin(false)
@@ -549,13 +549,13 @@ func TestNameIsTakenOnce(t *testing.T) {
 		w.sync(time.Minute)
 		stores, stored := make(chan struct{}), make(chan struct{})
 		var held atomic.Bool
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what == "settled" && held.CompareAndSwap(false, true) {
 				close(stores)
 				<-stored
 			}
 			return nil
-		}
+		})
 		w.settles = func(s reconcile.Settlement) {
 			for _, d := range s.Names {
 				if d.Version == 0 {
@@ -816,14 +816,14 @@ func TestLockedDatabaseIsAskedOnce(t *testing.T) {
 			w.due(w.reserve("example.com", fmt.Sprint("office", i)), reconcile.LaneAsked)
 		}
 		asked := 0
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what == "settled" {
 				asked++
 				<-time.After(5 * time.Second)
 				return errors.New("locked")
 			}
 			return nil
-		}
+		})
 		w.restart()
 		after(4 * time.Second)
 		first := asked
@@ -839,15 +839,15 @@ func TestLockedDatabaseIsAskedOnce(t *testing.T) {
 func TestStartOutlivesADatabaseFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "auto")
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what == "lanes" {
 				return errors.New("broken")
 			}
 			return nil
-		}
+		})
 		w.start()
 		after(time.Minute)
-		w.fault = func(string) error { return nil }
+		w.fail(func(string) error { return nil })
 		w.engine.Wake()
 		after(time.Minute)
 		if !w.vendor.stands("_host.example.com") || strings.Count(w.log.String(), "broken") != 1 {
@@ -862,7 +862,7 @@ func TestPassUnderNewSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "manual")
 		w.exec(`UPDATE configuration SET enabled = 1; CREATE TABLE kept AS SELECT * FROM configuration; DELETE FROM configuration`)
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what == "settings read" && w.count(`SELECT count(*) FROM configuration`) == 0 {
 				w.exec(`INSERT INTO configuration SELECT * FROM kept`)
 				w.tx(func(ctx context.Context, tx *sql.Tx) error {
@@ -870,7 +870,7 @@ func TestPassUnderNewSettings(t *testing.T) {
 				})
 			}
 			return nil
-		}
+		})
 		w.start()
 		synctest.Wait()
 		if r := w.sync(time.Minute); r.Counts[reconcile.ActionCreate] != 1 {

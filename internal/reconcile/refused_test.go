@@ -28,7 +28,7 @@ func TestWarnRefusedInTime(t *testing.T) {
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		w.fault = func(string) error { return reconcile.ErrDisabled }
+		w.fail(func(string) error { return reconcile.ErrDisabled })
 		if warnings := w.engine.WarnRefused(t.Context(), name); len(warnings) > 0 {
 			t.Errorf("%v without the database", warnings)
 		}

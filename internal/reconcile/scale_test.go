@@ -58,7 +58,7 @@ func TestCallerWhilePassEnds(t *testing.T) {
 		w.reserve("example.com", "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		tries := 0
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what != "end pass" {
 				return nil
 			}
@@ -68,7 +68,7 @@ func TestCallerWhilePassEnds(t *testing.T) {
 				return errors.New("injected")
 			}
 			return nil
-		}
+		})
 		got := make(chan string)
 		go func() {
 			r, err := w.engine.Sync(ctx, false)

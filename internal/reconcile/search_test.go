@@ -144,7 +144,7 @@ func TestSearchOfAnEarlierPass(t *testing.T) {
 		w.sync(time.Minute)
 		arrived, failed := make(chan struct{}), make(chan struct{})
 		searches := 0
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what != "leftovers" {
 				return nil
 			}
@@ -155,7 +155,7 @@ func TestSearchOfAnEarlierPass(t *testing.T) {
 			close(arrived)
 			<-failed
 			return errors.New("failed")
-		}
+		})
 		w.vendor.put("_mesh.lost.example.com", orphan(9))
 		result := w.begin(true)
 		<-arrived
@@ -222,12 +222,12 @@ func TestSearchBeforeTheNameCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "manual")
 		w.vendor.on(func(context.Context, string, string) error { return &provider.Error{Kind: provider.Network} })
-		w.fault = func(what string) error {
+		w.fail(func(what string) error {
 			if what == "settled" {
 				<-time.After(time.Second)
 			}
 			return nil
-		}
+		})
 		wantOutcomes(t, w.sync(time.Minute), "_host.example.com failed network")
 	})
 }

@@ -33,19 +33,19 @@ const owner = "0123456789ab"
 
 // world is an engine with a database of its own and a vendor that keeps zones in memory.
 type world struct {
-	t      *testing.T
-	db     *sql.DB
-	ledger *ledger.Ledger
-	events *events.Log
-	vendor *vendor
-	others map[string]*vendor // by the key id or provider of the accounts whose zones are not those of vendor
-	engine *reconcile.Engine
-	log    support.Log
-	lines  io.Writer    // takes the log's lines
-	clock  atomic.Int64 // how far the clock is ahead
-	fault  func(what string) error
-	stop   func()
-	open   func(client) provider.DNS
+	t       *testing.T
+	db      *sql.DB
+	ledger  *ledger.Ledger
+	events  *events.Log
+	vendor  *vendor
+	others  map[string]*vendor // by the key id or provider of the accounts whose zones are not those of vendor
+	engine  *reconcile.Engine
+	log     support.Log
+	lines   io.Writer    // takes the log's lines
+	clock   atomic.Int64 // how far the clock is ahead
+	failing atomic.Pointer[func(what string) error]
+	stop    func()
+	open    func(client) provider.DNS
 
 	settles func(reconcile.Settlement) // called before a settlement is stored; nil: nothing is
 	last    int                        // usage
@@ -55,7 +55,8 @@ type world struct {
 // newWorld makes a world whose configuration publishes at example.com.
 func newWorld(t *testing.T, mode string) *world {
 	t.Helper()
-	w := &world{t: t, fault: func(string) error { return nil }, open: func(c client) provider.DNS { return c }}
+	w := &world{t: t, open: func(c client) provider.DNS { return c }}
+	w.fail(func(string) error { return nil })
 	w.lines = &w.log
 	schema, err := os.ReadFile("../../schema.sql")
 	if err != nil {
@@ -106,6 +107,11 @@ func (w *world) renew() {
 		Ready:     ready, Interval: 5 * time.Minute, Warning: reconcile.Internet.Warning, Writes: func(string) int { return w.writes }, Log: slog.New(slog.NewTextHandler(w.lines, nil)), Now: w.now,
 	})
 }
+
+// fail says which calls of the database fail from now on. The engine may be running.
+func (w *world) fail(faults func(what string) error) { w.failing.Store(&faults) }
+
+func (w *world) fault(what string) error { return (*w.failing.Load())(what) }
 
 // faulty fails where the test says so.
 type faulty struct {
