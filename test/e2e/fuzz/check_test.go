@@ -81,6 +81,9 @@ func (want *response) check(r request, a answer) (wrong []string) {
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for name, h := range want.headers {
 		values := a.header.Values(name)
+		if name == "WWW-Authenticate" && len(values) > 1 { // a list, which may stand in several lines (RFC 9110, section 5.3)
+			values = []string{strings.Join(values, ", ")}
+		}
 		if len(values) == 0 && !h.required {
 			continue
 		}

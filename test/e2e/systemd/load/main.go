@@ -79,6 +79,9 @@ func (c *counts) add(err error) {
 	}
 }
 
+// pause is between two requests of a client, so that the machines have processors left.
+const pause = 2 * time.Millisecond
+
 // ask has so many clients of each kind, which are counted together.
 func ask(ctx context.Context, clients int, address, socket, name string) error {
 	kinds := []struct {
@@ -101,7 +104,7 @@ func ask(ctx context.Context, clients int, address, socket, name string) error {
 		for range clients {
 			once := kind.ask()
 			asking.Go(func() {
-				for ctx.Err() == nil {
+				for ; ctx.Err() == nil; <-time.After(pause) {
 					err := once()
 					alone.Lock()
 					all[i].add(err)
