@@ -30,6 +30,7 @@ type peers struct {
 	key     dns.Key
 	mu      sync.Mutex
 	fetched map[string]uint32 // by zone
+	got     map[string]bool   // zones with serials: of two transfers at once the older one may be told last
 	has     map[uint32]bool   // versions that it has got; nil: the last one
 }
 
@@ -39,7 +40,7 @@ func newPeers(t testing.TB) *peers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &peers{key: key, fetched: map[string]uint32{}}
+	return &peers{key: key, fetched: map[string]uint32{}, got: map[string]bool{}}
 }
 
 func (p *peers) Key(name dns.Name) (dns.Key, bool) { return p.key, name == p.key.Name }
@@ -50,6 +51,7 @@ func (p *peers) Fetched(_ netip.Addr, _, apex dns.Name, serial uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fetched[apex.String()] = serial
+	p.got[fmt.Sprint(apex, serial)] = true
 }
 
 func (p *peers) Names(_ netip.Addr, _, apex dns.Name, serial uint32) bool {
@@ -64,7 +66,7 @@ func (p *peers) gets(t testing.TB, apex string, serial uint32) {
 	support.Eventually(t, support.Limit, fmt.Sprintf("%s at %d", apex, serial), func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.fetched[apex] == serial
+		return p.got[fmt.Sprint(apex, serial)]
 	})
 }
 
