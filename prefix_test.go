@@ -363,7 +363,8 @@ const (
 )
 
 // fillTables fills the tables that requests, nodes and providers fill. What a person makes one by one has fewer rows: adopted
-// owners, accounts, zones, targets and secondaries; so has what the program bounds itself: samples and dead endpoints.
+// owners, accounts, zones, targets and secondaries; so has what the program bounds itself: samples and dead endpoints. 9 000
+// rows are more than mostRows, and as many as the bounds of dead endpoints and events need.
 const fillTables = `
 	CREATE TEMP TABLE n AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000) SELECT i FROM n;
 	INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)

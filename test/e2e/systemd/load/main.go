@@ -79,9 +79,6 @@ func (c *counts) add(err error) {
 	}
 }
 
-// pause is between two requests of a client, so that the machines have processors left.
-const pause = 2 * time.Millisecond
-
 // ask has so many clients of each kind, which are counted together.
 func ask(ctx context.Context, clients int, address, socket, name string) error {
 	kinds := []struct {
@@ -104,7 +101,7 @@ func ask(ctx context.Context, clients int, address, socket, name string) error {
 		for range clients {
 			once := kind.ask()
 			asking.Go(func() {
-				for ; ctx.Err() == nil; <-time.After(pause) {
+				for ctx.Err() == nil {
 					err := once()
 					alone.Lock()
 					all[i].add(err)
