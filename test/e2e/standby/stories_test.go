@@ -146,7 +146,7 @@ func TestStories(t *testing.T) {
 				return
 			}
 			if s.pace == (pace{}) {
-				s.pace = quick
+				s.pace = quick()
 			}
 			s.pace.granted *= count(slowerName, 1)
 			h := begin(t, s.guest, seed(t), s.pace)
