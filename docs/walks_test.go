@@ -34,8 +34,8 @@ func TestWalks(t *testing.T) {
 	if len(walks) != 4 {
 		t.Fatalf("%d walks", len(walks))
 	}
-	if testing.Short() {
-		t.Skip("long")
+	if os.Getenv(support.Long) == "" {
+		t.Skip("long: " + support.Long + "=1")
 	}
 	tree := copyTree(t)
 	for _, walk := range walks {

@@ -110,7 +110,7 @@ func TestProviderFaults(t *testing.T) {
 			switch {
 			case o.only != "" && !regexp.MustCompile(`^(`+o.only+`)$`).MatchString(name), o.tls && name == "rfc2136":
 				continue
-			case short && (o.name == endlessZone || o.name == manyRecords && (name == "webhook" || name == "powerdns")): // they take a minute
+			case short && (o.name == endlessZone || o.name == manyRecords): // they take a minute
 				continue
 			case os.Getenv(allOutages) != "all" && (o.name != "HTML" || name == "rfc2136") && !slices.Contains(few[name], o.name):
 				continue

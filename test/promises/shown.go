@@ -21,7 +21,7 @@ import (
 // answers about one usage agree.
 func (suite publishing) TestShownIsTrue(t *testing.T) {
 	seen := map[reconcile.PlaceState]int{}
-	for seed := range uint64(support.Count(6, 12)) {
+	for seed := range uint64(support.Count(3, 12)) {
 		synctest.Test(t, func(t *testing.T) {
 			h := suite.newShownHost(t, seed)
 			h.start()

@@ -261,7 +261,7 @@ func (suite publishing) TestUnmarked(t *testing.T) {
 // fail before or after they are made. No foreign value is ever touched, and in the end exactly what is
 // wanted stands.
 func (suite publishing) TestSiblingHistories(t *testing.T) {
-	for seed := range uint64(support.Count(10, 60)) {
+	for seed := range uint64(support.Count(4, 60)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { suite.siblingHistory(t, rand.New(rand.NewPCG(seed, 20))) })
 		})
