@@ -641,9 +641,7 @@ func (w *history) step() {
 	clear(w.host.hidden)
 	w.host.mu.Unlock()
 	w.strict, w.sweep, w.tampered, w.checks, w.after = true, false, map[string]bool{}, nil, nil
-	if w.terms {
-		w.renewTerm(w.db+".term", 0)
-	}
+	w.keepTerm()
 	chosen, do := w.choose()
 	name := chosen.name
 	w.say("-- %s", name)

@@ -84,8 +84,10 @@ func (w *history) visit(name string) {
 		v := &visit{history: w, at: w.openPlace(t, name), foreign: map[string][]string{}, held: map[string]*holding{}}
 		v.ask(200, "PUT", servicesPath+visitor, modelService{id: visitor, domain: visitZone, credentials: v.at.credentials}.body(nil))
 		for range visitSteps {
+			w.keepTerm()
 			v.check(v.step())
 		}
+		w.keepTerm()
 		v.leave()
 		w.tally.add("visits of "+name, 1)
 	})

@@ -30,6 +30,13 @@ func (w *history) termArgs() []string {
 	return []string{"-term", file}
 }
 
+// keepTerm renews the term that the program has.
+func (w *history) keepTerm() {
+	if w.terms {
+		w.renewTerm(w.db+".term", 0)
+	}
+}
+
 // renewTerm writes a term that lasts for longer than a step.
 func (w *history) renewTerm(file string, after int) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
