@@ -506,7 +506,7 @@ func (w *history) hangList() func() {
 	}
 	patient := w.random.IntN(4) == 0
 	return func() {
-		f, found := w.firmUsage(true, func(f firm) bool { return w.listing() != nil && !w.doubted(f.name) && !f.unmarked })
+		f, found := w.firmUsage(true, func(f firm) bool { return w.listing() != nil && !w.doubted(f.name) && !f.unmarked && !w.contested(f) })
 		if !found {
 			return
 		}
@@ -530,6 +530,11 @@ func (w *history) hangList() func() {
 		w.lift(a)
 		w.demand(<-done, "while a list of a zone hangs")
 	}
+}
+
+// contested reports whether another usage waits for a name: the running pass reports that conflict, although a release ends it.
+func (w *history) contested(f firm) bool {
+	return slices.ContainsFunc(w.model.usages, func(u modelUsage) bool { return u.id != f.usage.id && w.model.name(u) == f.name })
 }
 
 // doubted reports whether a write at a name has an unknown outcome: a release waits until it is known.
